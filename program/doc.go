@@ -33,7 +33,8 @@
 // A nil error means success. An *Error is a failure that the manifest declares, and states the effect of the call. Any
 // other error is a fault of the program or of the protocol: the program then writes no terminal line, writes the error
 // to stderr, and exits with 1. The error is the message of the outcome, so it must hold no secrets. The executor must
-// then assume that the effect may have taken place.
+// then assume that the effect may have taken place. A call of a function, a lookup or a dry run that the program does
+// not have ends with effect none and code C-CONTRACT-DIGEST.
 //
 // # Time
 //

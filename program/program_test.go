@@ -126,10 +126,6 @@ func TestRunFault(t *testing.T) {
 		"name twice":         {strings.NewReader(`{"op":"execute","op":"lookup"}`), "duplicate"},
 		"too long":           {io.LimitReader(endless{}, program.MaxRequest+1), "longer than"},
 		"unreadable":         {iotest.ErrReader(errFault), "a fault"},
-		"unknown function":   {strings.NewReader(`{"op":"execute","fn":"shout"}`), `no function "shout"`},
-		"unknown operation":  {strings.NewReader(`{"op":"undo","fn":"greet"}`), `no operation "undo"`},
-		"no lookup":          {strings.NewReader(`{"op":"lookup","fn":"rehearse"}`), "no lookup"},
-		"no dry run":         {strings.NewReader(`{"op":"execute","fn":"greet","dry_run":true}`), "no dry run"},
 		"undeclared failure": {strings.NewReader(`{"op":"execute","fn":"greet","input":{"name":"fault"}}`), "a fault"},
 		"output too long":    {strings.NewReader(`{"op":"execute","fn":"greet","input":{"name":"long"}}`), "line too long"},
 		"absent but no lookup": {
@@ -149,17 +145,24 @@ func TestRunFault(t *testing.T) {
 	}
 }
 
-// A function that does not take the input has not run: the call has no effect.
-func TestUndecodedInput(t *testing.T) {
+// A program that runs no function for a call says so: the call has no effect.
+func TestNotRun(t *testing.T) {
 	t.Parallel()
-	for _, request := range []string{
-		`{"op":"execute","fn":"greet","input":{"nom":"Ada"}}`, `{"op":"execute","fn":"greet"}`,
+	const undecoded = `input_undecoded","message":"decode the input: `
+	const unserved = `call_unserved","message":"the program has `
+	for request, says := range map[string]string{
+		`{"op":"execute","fn":"greet","input":{"nom":"Ada"}}`: undecoded,
+		`{"op":"execute","fn":"greet"}`:                       undecoded,
+		`{"op":"execute","fn":"shout"}`:                       unserved + `no function \"shout\"`,
+		`{"op":"undo","fn":"greet"}`:                          unserved + `no operation \"undo\"`,
+		`{"op":"lookup","fn":"rehearse"}`:                     unserved + `no lookup of function \"rehearse\"`,
+		`{"op":"execute","fn":"greet","dry_run":true}`:        unserved + `no dry run of function \"greet\"`,
 	} {
 		var stdout bytes.Buffer
 		err := program.Run(t.Context(), greeter(), strings.NewReader(request), &stdout)
 		said := stdout.String()
-		const begins = `{"type":"error","error":{"code":"input_undecoded","message":"decode the input: `
-		if err != nil || !strings.HasPrefix(said, begins) || !strings.Contains(said, `"effect":"none"`) {
+		if err != nil || !strings.HasPrefix(said, `{"type":"error","error":{"code":"`+says) ||
+			!strings.Contains(said, `"effect":"none"`) {
 			t.Errorf("%s: %s, %v", request, said, err)
 		}
 	}

@@ -23,7 +23,7 @@ type Function struct {
 	Execute Handler
 	// Lookup returns the committed result, or ErrAbsent. nil means that the function has no lookup.
 	Lookup Handler
-	// DryRun states that Execute obeys Call.DryRun. If it is false, Run refuses dry runs.
+	// DryRun states that Execute obeys Call.DryRun. If it is false, Run refuses dry runs, with effect none.
 	DryRun bool
 }
 
@@ -51,7 +51,7 @@ func Run(ctx context.Context, tool Tool, stdin io.Reader, stdout io.Writer) erro
 	}
 	handle, err := tool.handler(call)
 	if err != nil {
-		return err
+		return NewStream(stdout).end(call, Result{}, err)
 	}
 	within, cancel := withDeadline(ctx, call)
 	defer cancel()
@@ -90,17 +90,22 @@ func (t Tool) handler(call *Call) (Handler, error) {
 	fn, ok := t[call.Fn]
 	switch {
 	case !ok:
-		return nil, fmt.Errorf("no function %q", call.Fn)
+		return nil, unserved("no function %q", call.Fn)
 	case call.Op == OpLookup && fn.Lookup != nil:
 		return fn.Lookup, nil
 	case call.Op == OpLookup:
-		return nil, fmt.Errorf("function %q has no lookup", call.Fn)
+		return nil, unserved("no lookup of function %q", call.Fn)
 	case call.Op != OpExecute:
-		return nil, fmt.Errorf("no operation %q", call.Op)
+		return nil, unserved("no operation %q", call.Op)
 	case call.DryRun && !fn.DryRun:
-		return nil, fmt.Errorf("function %q has no dry run", call.Fn)
+		return nil, unserved("no dry run of function %q", call.Fn)
 	}
 	return fn.Execute, nil
+}
+
+// unserved returns the error of a call that the program does not serve.
+func unserved(format string, args ...any) error {
+	return NoEffect(protocol.Unserved, "the program has "+fmt.Sprintf(format, args...))
 }
 
 // answerTime is the longest time that withDeadline reserves for writing the answer.

@@ -151,7 +151,7 @@ func Classify(m *Manifest, err error) *envelope.Error {
 const Undecoded = "input_undecoded"
 
 // notRun maps the codes of errors of tools that have run no function for the call. Package protocol has them, too.
-var notRun = map[string]envelope.Code{Undecoded: envelope.CodeSchema}
+var notRun = map[string]envelope.Code{Undecoded: envelope.CodeSchema, "call_unserved": envelope.CodeDigest}
 
 const fixNotRun = "tell the tool's owner that the manifest allows a call that the program does not take; call " +
 	"without what the message names if you can"

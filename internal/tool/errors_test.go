@@ -105,6 +105,10 @@ func TestClassify(t *testing.T) {
 			place{envelope.CodeSchema, none}, place{envelope.CodeSchema, none}, place{envelope.CodeSchema, none},
 		},
 		{
+			"a function that the program does not have", &tool.Error{Code: protocol.Unserved},
+			place{envelope.CodeDigest, none}, place{envelope.CodeDigest, none}, place{envelope.CodeDigest, none},
+		},
+		{
 			"the name of a code of ours", &tool.Error{Code: "limit", Message: "x"},
 			place{"I-REQ-TOOL_LIMIT", none}, place{"I-REQ-TOOL_LIMIT", unknown}, place{"I-REQ-TOOL_LIMIT", unknown},
 		},

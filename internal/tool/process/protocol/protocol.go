@@ -21,9 +21,11 @@ const (
 	OpLookup Op = "lookup"
 )
 
-// Undecoded is the code of the error of a program whose function does not take an input that the schema allows. The
-// function has not run. Executors know the code without a declaration in the manifest.
-const Undecoded = "input_undecoded"
+// The codes of errors of a program that has run no function for a call. No manifest has to declare them.
+const (
+	Undecoded = "input_undecoded" // the function does not take the input, although the schema allows it
+	Unserved  = "call_unserved"   // the program has no such function, or no lookup or dry run of it
+)
 
 // The types of a program's lines. A program may write any number of the first three. One of the last three is the
 // terminal line.
