@@ -34,7 +34,7 @@ func testClass(t *testing.T, s scaffold.Spec) {
 	if err != nil || !strings.Contains(string(resp.Output), "Hello Ada") {
 		t.Errorf("after a run: %v, %v", resp, err)
 	}
-	if files, err := os.ReadDir(filepath.Join(folder, "effects")); err != nil || len(files) != 1 {
+	if files, err := os.ReadDir(filepath.Join(folder, "../../effects", id)); err != nil || len(files) != 1 {
 		t.Errorf("the effects are %v, %v", files, err)
 	}
 	fails(t, bus, `{"name":"nobody"}`, "I-REQ-UNKNOWN_NAME")

@@ -123,23 +123,33 @@ func (s Spec) filled() *strings.Replacer {
 		lookup = "\n  lookup: true # after a crash the program says whether the effect took place"
 		timeout = "20000 # a lookup is asked before this ends: after a crash, and a lease of 5 s"
 	}
-	return strings.NewReplacer("TOOL_ID", s.ID, "FOLDER", folderOf(s.ID), "ENDPOINT", endpoint(s.ID, s.Language),
+	return strings.NewReplacer("TOOL_ID", s.ID, "FOLDER", folderOf(s.ID), "ENDPOINT", s.endpoint(),
 		"CLASS", string(s.Class), "LOOKUP", lookup, "TIMEOUT", timeout)
 }
 
-// endpoint returns the lines of the manifest that name the program. An argument that begins with ./ is a file of the
-// build digest.
-func endpoint(id string, l Language) string {
+// endpoint returns the lines of the manifest that name the program, and the folder of its effects. An argument that
+// begins with ./ is a file of the build digest.
+func (s Spec) endpoint() string {
 	const digest = " # ./ makes the file a part of the build digest"
-	switch l {
+	lines := "endpoint:"
+	switch s.Language {
 	case Python:
-		return "endpoint:\n  command: [python3, ./main.py]" + digest
+		lines += "\n  command: [python3, ./main.py]" + digest
 	case Node:
-		return "endpoint:\n  command: [node, ./main.mjs]" + digest
+		lines += "\n  command: [node, ./main.mjs]" + digest
 	case Shell:
-		return "endpoint:\n  command: [sh, ./main.sh]" + digest
+		lines += "\n  command: [sh, ./main.sh]" + digest
+	default:
+		lines = "# Without a command, the program is ./bin/" + s.ID + ". It is part of the build digest."
+		if s.Class != Pure {
+			lines += "\nendpoint:"
+		}
 	}
-	return "# Without an endpoint, the program is ./bin/" + id + ". It is part of the build digest."
+	if s.Class != Pure {
+		lines += "\n  env:\n    EFFECTS: ../../effects/" + folderOf(s.ID) +
+			" # stands for the service that the tool changes, and is in no folder of tools"
+	}
+	return lines
 }
 
 // folderOf returns the name of the folder of a tool: its id, if module archives and build tools take that.

@@ -3,15 +3,16 @@ import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "
 
 const write = (line) => process.stdout.write(JSON.stringify(line) + "\n");
 
-// fileOf returns the file that stands for the effect of a call in the service that the tool changes.
-const fileOf = (key) => `effects/${key}`;
+// The folder of the variable stands for the service that the tool changes. fileOf returns the effect of a call in it.
+const effects = process.env.EFFECTS;
+const fileOf = (key) => `${effects}/${key}`;
 
 // find returns the output that a run has committed under the key of its call.
 const find = (key) => (existsSync(fileOf(key)) ? JSON.parse(readFileSync(fileOf(key), "utf8")) : undefined);
 
 // commit commits the effect and the output under the key of the call: both or neither.
 function commit(key, output) {
-  mkdirSync("effects", { recursive: true });
+  mkdirSync(effects, { recursive: true });
   writeFileSync(`${fileOf(key)}.new`, JSON.stringify(output));
   renameSync(`${fileOf(key)}.new`, fileOf(key));
 }

@@ -1,10 +1,11 @@
 """The tool TOOL_ID. One process serves one call: it reads one JSON object, and writes lines of JSON."""
 
 import json
+import os
 import pathlib
 import sys
 
-EFFECTS = pathlib.Path("effects")  # stands for the service that the tool changes
+EFFECTS = pathlib.Path(os.environ["EFFECTS"])  # stands for the service that the tool changes
 
 
 def find(key):
@@ -15,7 +16,7 @@ def find(key):
 
 def commit(key, output):
     """Commit the effect and the output under the key of the call: both or neither."""
-    EFFECTS.mkdir(exist_ok=True)
+    EFFECTS.mkdir(parents=True, exist_ok=True)
     new = EFFECTS / (key + ".new")
     new.write_text(json.dumps(output))
     new.rename(EFFECTS / key)

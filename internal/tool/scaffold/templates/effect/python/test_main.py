@@ -19,9 +19,9 @@ class TestRun(unittest.TestCase):
     def answer(self, name, op="execute"):
         """Serve one call as an executor does, and return the last line of the answer."""
         call = {"op": op, "fn": "run", "input": {"name": name}, "idempotency_key": "key1"}
-        command = [sys.executable, PROGRAM.resolve()]
+        command, variables = [sys.executable, PROGRAM], {"EFFECTS": self.folder}
         done = subprocess.run(
-            command, input=json.dumps(call), capture_output=True, text=True, check=True, cwd=self.folder
+            command, input=json.dumps(call), capture_output=True, text=True, check=True, env=variables
         )
         return json.loads(done.stdout.splitlines()[-1])
 
@@ -31,7 +31,7 @@ class TestRun(unittest.TestCase):
         self.assertEqual(self.answer("Ada"), want)
         self.assertEqual(self.answer("Ada"), want)
         self.assertEqual(self.answer("Ada", "lookup"), want)
-        self.assertEqual(len(list(pathlib.Path(self.folder, "effects").iterdir())), 1)
+        self.assertEqual(len(list(pathlib.Path(self.folder).iterdir())), 1)
 
     def test_error(self):
         self.assertEqual(self.answer("nobody")["error"]["code"], "unknown_name")

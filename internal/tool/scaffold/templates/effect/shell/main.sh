@@ -3,7 +3,7 @@ set -eu
 
 call=$(cat)
 of() { printf '%s' "$call" | jq -r "$1"; }
-effect=effects/$(of .idempotency_key) # stands for the service that the tool changes
+effect=$EFFECTS/$(of .idempotency_key) # stands for the service that the tool changes
 
 if [ "$(of .op)" = lookup ]; then # it changes nothing
 	if [ -e "$effect" ]; then cat "$effect"; else echo '{"type":"absent"}'; fi
@@ -16,7 +16,7 @@ if [ "$name" = nobody ]; then
 	exit
 fi
 if ! [ -e "$effect" ]; then # otherwise an earlier run has committed effect and output
-	mkdir -p effects
+	mkdir -p "$EFFECTS"
 	jq -nc --arg text "Hello $name" '{type: "output", output: {text: $text}}' >"$effect.new"
 	mv "$effect.new" "$effect"
 fi
