@@ -186,7 +186,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 	resp, err := toolbus.Outcome(c.Call(ctx, call))
 	if err != nil {
 		if errors.Is(err, context.Canceled) && ref != "" {
-			about := cli.EscapeCell(ref + asCaller(c))
+			about := g.about(ref)
 			fmt.Fprintf(g.env.stderr, "the call goes on: `toolbus cancel %s` ends it, `toolbus result %s` shows its outcome\n",
 				about, about)
 		}
@@ -258,18 +258,6 @@ func reference(ctx context.Context, c *toolbus.Client, call toolbus.Call) (strin
 		}
 	}
 	return subjects.Key{Tool: req.ToolID, ID: envelope.CallKeyID(c.Options().Tenant, &req)}.Ref(), nil
-}
-
-// asCaller returns the flags with which a later command acts as the same caller. Other callers cannot see the call.
-func asCaller(c *toolbus.Client) (flags string) {
-	o := c.Options()
-	if o.Tenant != toolbus.DefaultTenant {
-		flags += " --tenant " + quoted(o.Tenant)
-	}
-	if o.Actor != toolbus.DefaultActor {
-		flags += " --actor " + quoted(o.Actor)
-	}
-	return flags
 }
 
 // quoted quotes a word for a shell.

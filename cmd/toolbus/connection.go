@@ -55,6 +55,24 @@ func (c *connection) isServer(cmd *cobra.Command) error {
 	return nil
 }
 
+// about returns the reference of a call with the flags of this command line that a later command about the call needs:
+// other callers cannot see it. It returns "" if there is no reference.
+func (c *connection) about(ref string) string {
+	if ref == "" {
+		return ""
+	}
+	given := c.reach.Given
+	for _, f := range [][2]string{
+		{"server", given.Server}, {"context", c.reach.Named}, {"credentials", given.Credentials}, {"tls-ca", given.CA},
+		{"tls-cert", given.Cert}, {"tls-key", given.Key}, {"tenant", c.tenant}, {"actor", c.actor},
+	} {
+		if c.given(f[0]) {
+			ref += " --" + f[0] + " " + quoted(f[1])
+		}
+	}
+	return cli.EscapeCell(ref)
+}
+
 // sees reports whether to show data of a tenant: of every tenant, unless --tenant names one.
 func (c *connection) sees(tenant string) bool { return !c.given("tenant") || tenant == c.tenant }
 

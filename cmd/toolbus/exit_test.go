@@ -102,6 +102,7 @@ func TestInterruptInBackoff(t *testing.T) {
 	}
 	var stderr bytes.Buffer
 	g := newGlobal(&environment{stdout: io.Discard, stderr: &stderr})
+	newRoot(g) // which reads the flags
 	e := envelope.NewError(envelope.CodeCapacity, "")
 	r := envelope.Failure("", e, envelope.Provenance{Final: true}, envelope.Metrics{})
 	r.Key = "k-0123456789abcdef"

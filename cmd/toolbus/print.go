@@ -62,7 +62,7 @@ func show(g *global, r *envelope.Response, ref string) error {
 			return err
 		}
 	} else {
-		cli.PrintError(g.env.stderr, r.Error, ref)
+		cli.PrintError(g.env.stderr, r.Error, g.about(ref))
 		for _, effect := range r.SideEffects {
 			fmt.Fprintln(g.env.stderr, "side_effects:", cli.EscapeCell(string(effect)))
 		}

@@ -70,3 +70,18 @@ func TestOperatorAsksAboutCalls(t *testing.T) {
 		}
 	}
 }
+
+// The note in a long standard error names a command that prints all of it, also to the caller of another tenant.
+func TestNoteOfStderr(t *testing.T) {
+	tools, program := sayTools(t)
+	write(t, program, "#!/bin/sh\nseq 2000 >&2\nexit 1\n")
+	s, stop, _ := startDevOf(t, tools, t.TempDir(), "--data-dir", t.TempDir(), "--port", "0")
+	defer stop()
+	_, _, stderr := s.do("call", "say", "--attempts", "1", "--tenant", "acme", "--actor", "agent://me")
+	_, rest, _ := strings.Cut(stderr, "`toolbus ")
+	command, _, _ := strings.Cut(rest, "`")
+	args := strings.Fields(strings.ReplaceAll(command, "'", "")) // as a shell reads it
+	if _, stdout, failed := s.do(args...); !strings.Contains(stdout, `\n1000\n`) {
+		t.Errorf("%q: %s%s, after %s", args, stdout, failed, stderr)
+	}
+}

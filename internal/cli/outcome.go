@@ -45,8 +45,8 @@ func Summary(r *envelope.Response, ref string) string {
 }
 
 // PrintError prints an error as text, with its causes, its details and its fix. Details have their names, since fixes
-// point at them. ref is the reference of the call, or "" if it has none.
-func PrintError(to io.Writer, e *envelope.Error, ref string) {
+// point at them. call is the reference of the call, with the flags that commands about it need, or "" if it has none.
+func PrintError(to io.Writer, e *envelope.Error, call string) {
 	w := &strings.Builder{}
 	defer func() { fmt.Fprint(to, EscapeText(w.String())) }()
 	fmt.Fprintf(w, "%s: %s\n", e.Code, e.Message)
@@ -74,7 +74,7 @@ func PrintError(to io.Writer, e *envelope.Error, ref string) {
 	if n := resultBytes(e); n > 0 {
 		fmt.Fprintf(w, "  result of the tool: %d bytes; --json prints it, as error.details.tool_result\n", n)
 	}
-	printStderr(w, e.Details.Stderr, ref)
+	printStderr(w, e.Details.Stderr, call)
 }
 
 // The first and the last lines of a tool's standard error are printed. --json prints all.
@@ -85,7 +85,7 @@ const (
 
 // printStderr prints the standard error of a tool. The first error is often at its beginning, and the reason for the
 // end at the end.
-func printStderr(w io.Writer, text, ref string) {
+func printStderr(w io.Writer, text, call string) {
 	if text == "" {
 		return
 	}
@@ -93,7 +93,7 @@ func printStderr(w io.Writer, text, ref string) {
 	lines := slices.Collect(strings.Lines(text))
 	if more := len(lines) - firstLines - lastLines; more > 0 {
 		hidden := lines[firstLines : len(lines)-lastLines]
-		lines = slices.Concat(lines[:firstLines], []string{noteHidden(hidden, ref)}, lines[len(lines)-lastLines:])
+		lines = slices.Concat(lines[:firstLines], []string{noteHidden(hidden, call)}, lines[len(lines)-lastLines:])
 	}
 	for _, line := range lines {
 		fmt.Fprint(w, "    ", line)
@@ -106,10 +106,10 @@ var bytesLeftOut = regexp.MustCompile(`^\[(\d+) bytes left out\]\n$`)
 
 // noteHidden returns the line in the place of hidden lines. It says which command prints them, and how many bytes among
 // them no command can print.
-func noteHidden(hidden []string, ref string) string {
+func noteHidden(hidden []string, call string) string {
 	command := "--json"
-	if ref != "" {
-		command = "`toolbus result " + ref + " --json`"
+	if call != "" {
+		command = "`toolbus result " + call + " --json`"
 	}
 	for i, line := range hidden {
 		if found := bytesLeftOut.FindStringSubmatch(line); found != nil {
