@@ -183,7 +183,7 @@ func (c *Client) Answer(ctx context.Context, q envelope.AnswerRequest) error {
 	return ErrorOf(c.own.Answer(ctx, q))
 }
 
-// Why returns one sentence that says what a call waits for, or why it ended as it did.
+// Why returns a text that says what a call waits for, or why it ended as it did, and which policy allowed it.
 func (c *Client) Why(ctx context.Context, ref envelope.CallRef) (string, error) {
 	sentence, err := c.own.Why(ctx, ref)
 	return sentence, ErrorOf(err)

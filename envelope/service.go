@@ -42,7 +42,7 @@ type AnswerRequest struct {
 	Result   jsontext.Value `json:"result,omitzero"`
 }
 
-// WhyResponse holds one sentence that explains the state of a call.
+// WhyResponse holds a text that explains the state of a call, and names the policy that allowed it.
 type WhyResponse struct {
 	Sentence string `json:"sentence"`
 }

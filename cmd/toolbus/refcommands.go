@@ -132,8 +132,8 @@ With --call-id of a call that only joined another one, that caller stops waiting
 func whyCmd(g *global) *cobra.Command {
 	cmd := about(&cobra.Command{
 		Use: "why REF|ID", Short: "Explain what a call waits for, why it ended as it did, or why it was denied",
-		Long: `Explains a call. REF is the reference that "call" printed to standard error. An agent may ask about its own
-calls, an operator about all calls of its tenant.
+		Long: `Explains a call, and names the role, the lane and the policy by which it was allowed. REF is the reference that
+"call" printed to standard error. An agent may ask about its own calls, an operator about all calls of its tenant.
 
 For a denied call give the ID of its record instead, the audit_event_id of the answer: then the output has the step of
 the gateway contract and the rule that denied the call, and the digests of the policy that decided. The record has the

@@ -42,6 +42,17 @@ func Explain(s State, n int, now time.Time) string {
 // and fix of the error replace those of its code.
 func ExplainEnd(s State, a Attempt, e *envelope.Error) string { return explainEnd(name(s, a), s, a, e) }
 
+// Allowed returns a sentence that says to which role, in which lane and by which policy the call of an owner was
+// allowed. It returns "" if the log names no policy.
+func (o Owner) Allowed() string {
+	v := o.Policy.Versions()
+	if v == (envelope.PolicyVersions{}) {
+		return ""
+	}
+	return fmt.Sprintf("Role %s may make it in lane %s: policy roles %.12s, lanes %.12s, tool registry %.12s.",
+		o.Role, o.Lane, v.Roles, v.Lanes, v.ToolRegistry)
+}
+
 // describe returns the number of the claim, and how many of the claims were for a run alone in an executor.
 func (c *Claim) describe() string {
 	if c.Alone == 0 {

@@ -44,7 +44,7 @@ func (c *Client) told(ctx context.Context, ref string, r *envelope.Response) *en
 	return c.whole(ctx, ref, exchange.Sane(r))
 }
 
-// Why says in one sentence what a call waits for, or why it ended as it did.
+// Why says what a call waits for, or why it ended as it did, and which policy allowed it.
 func (c *Client) Why(ctx context.Context, q envelope.CallRef) (string, error) {
 	a, err := Ask(ctx, c, operation.Why, q)
 	return a.Sentence, err

@@ -115,6 +115,29 @@ func (w *world) answerTo(n int, tool string, edit ...string) string {
 	return strings.ReplaceAll(string(text), uuid(n), "ID")
 }
 
+// An explanation of an allowed call names the role, the lane and the policy. Without a policy there is nothing to name.
+func TestWhyAllowed(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		w.d.Policy = rules{lanes: "l, m", tools: "echo"}.in(w)
+		w.ask(1, ofRole("agent", "l")...)
+		v := w.d.Policy.(inForce).snapshot.Versions()
+		want := fmt.Sprintf("\nRole agent may make it in lane l: policy roles %s, lanes %s, tool registry %s.",
+			v.Roles[:12], v.Lanes[:12], v.ToolRegistry[:12])
+		for _, state := range []string{"open", "ended"} {
+			why, refusal := w.d.Why(t.Context(), from("agent"), w.query(1))
+			if refusal != nil || !strings.HasSuffix(why.Sentence, want) || len(why.Sentence) == len(want) {
+				t.Errorf("%s: %s, %v", state, why.Sentence, refusal)
+			}
+			if state == "open" {
+				w.decide("")
+			}
+		}
+		if says := (call.Owner{Role: "agent", Lane: "l"}).Allowed(); says != "" {
+			t.Error(says)
+		}
+	})
+}
+
 // A policy that allows a call no more changes nothing for a call that was admitted: its request has its outcome.
 // Another request with its key is decided by the policy of today.
 func TestPolicyKeepsOutcomes(t *testing.T) {

@@ -247,8 +247,8 @@ func unsettled(err error) *envelope.Error {
 	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be reached").WithRetryAfter(time.Second)
 }
 
-// Why returns one sentence that says what a call waits for, or why it ended as it did. Operators may ask about all
-// calls of their tenant.
+// Why returns a sentence that says what a call waits for, or why it ended as it did, and one that says by which policy
+// it was allowed. Operators may ask about all calls of their tenant.
 func (d *Dispatcher) Why(
 	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (none envelope.WhyResponse, _ *envelope.Error) {
@@ -256,11 +256,13 @@ func (d *Dispatcher) Why(
 	if refusal != nil {
 		return none, refusal
 	}
-	s := last.State
-	if !a.Open() {
-		return envelope.WhyResponse{Sentence: call.ExplainEnd(s, a, d.failure(ctx, s, a))}, nil
+	s, says := last.State, ""
+	if a.Open() {
+		says = d.sighting(ctx, s, a).Explain(s, a.N, d.Now())
+	} else {
+		says = call.ExplainEnd(s, a, d.failure(ctx, s, a))
 	}
-	return envelope.WhyResponse{Sentence: d.sighting(ctx, s, a).Explain(s, a.N, d.Now())}, nil
+	return envelope.WhyResponse{Sentence: strings.TrimSpace(says + "\n" + a.Owner.Allowed())}, nil
 }
 
 // failure returns the error of the outcome of attempt a of s, or nil if it has none that can be read.
