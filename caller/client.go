@@ -189,6 +189,13 @@ func (c *Client) Why(ctx context.Context, ref envelope.CallRef) (string, error) 
 	return sentence, ErrorOf(err)
 }
 
+// Trace returns the events of a call: its attempts with their requests, joins, claims, runs and outcomes. A call id in
+// ref selects one attempt.
+func (c *Client) Trace(ctx context.Context, ref envelope.CallRef) (envelope.TraceResponse, error) {
+	a, err := c.own.Trace(ctx, ref)
+	return a, ErrorOf(err)
+}
+
 // OpenCalls yields the calls of the caller that have no outcome yet, oldest first, as far as its token may see them. It
 // asks for them page by page. A call that the caller has only joined is not listed. After an error it ends.
 func (c *Client) OpenCalls(ctx context.Context) iter.Seq2[envelope.OpenCall, error] {

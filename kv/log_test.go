@@ -441,3 +441,32 @@ func TestLogInPartitions(t *testing.T) {
 		t.Error("a partition that is not there is read")
 	}
 }
+
+// Events returns what is stored of one log, in order and without bodies.
+func TestEvents(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{Partitions: 2})
+	for _, id := range []string{"id1", "id2"} {
+		s, err := f.log.Write(t.Context(), admission(t, call.State{}, id, "A", time.Minute), []byte(`{"request":{}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s, err = f.log.Write(t.Context(), claim(t, s, "e1"), nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err = f.log.Write(t.Context(), timeout(s, "t-1"), body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := f.log.Events(t.Context(), "web.fetch", "id2")
+	if err != nil || len(all) != 3 {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	for i, kind := range []call.Kind{call.Requested, call.Claimed, call.Decided} {
+		if e := all[i]; e.Kind != kind || e.State.ID != "id2" || e.Body != nil || e.Time.IsZero() || e.Attempt != 1 {
+			t.Errorf("%+v, want %s", e, kind)
+		}
+	}
+	if all, err = f.log.Events(t.Context(), "web.fetch", "id3"); err != nil || len(all) > 0 {
+		t.Errorf("of no call: %+v, %v", all, err)
+	}
+}

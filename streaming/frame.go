@@ -103,6 +103,15 @@ func (f Frame) Len() int64 { return f.end - f.first }
 // Body returns the encoded chunks. Do not change them.
 func (f Frame) Body() []byte { return f.body }
 
+// Kinds returns the number of chunks of each kind that the frame has.
+func (f Frame) Kinds() map[envelope.ChunkKind]int64 {
+	kinds := map[envelope.ChunkKind]int64{}
+	for line := range bytes.Lines(f.body) {
+		kinds[kindOf(line[0])]++
+	}
+	return kinds
+}
+
 // Header returns the headers that [ParseFrame] needs in addition to Body.
 func (f Frame) Header() map[string][]string {
 	if f.Len() == 0 {

@@ -57,6 +57,7 @@ const (
 	OpCancel   = "cancel"   // cancel a call
 	OpAnswer   = "answer"   // answer a question of the tool of a running call
 	OpWhy      = "why"      // explain the state of a call
+	OpTrace    = "trace"    // return the events of a call
 	OpDescribe = "describe" // describe the tools
 	OpChunks   = "chunks"   // return stored chunks of a call
 	OpPayload  = "payload"  // return a part of a payload

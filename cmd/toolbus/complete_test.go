@@ -34,7 +34,8 @@ func TestCompletion(t *testing.T) {
 	ref := s.ranRef(append([]string{"hello", "--lane", "day", "--input", `"hi"`}, ada...)...)
 	s.must("audit", "replay", "--credentials", operator) // the call is on record
 	for line, want := range map[string][]string{
-		"why ": {ref}, "result ": {ref}, "audit replay --call ": {ref}, "policy explain ": {ref}, "cancel ": nil,
+		"why ": {ref}, "trace ": {ref}, "result ": {ref},
+		"audit replay --call ": {ref}, "policy explain ": {ref}, "cancel ": nil,
 		"runs pause ": {"nightly-1"}, "runs resume ": {"nightly-2"}, "runs show ": {"nightly-1", "nightly-2"},
 		"runs close nightly-1 ": {"nightly-2"}, "call hello --run ": {"nightly-1", "nightly-2"},
 		"audit replay --run ": {"nightly-1", "nightly-2"}, "unlock --lane ": {"night"}, "unlock --tool ": nil,

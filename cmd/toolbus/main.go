@@ -226,7 +226,8 @@ func commands(g *global) []*cobra.Command {
 	return []*cobra.Command{
 		demoCmd(g), devCmd(g), subcommand(cli.Dispatcher(env, g.reach.Find)), subcommand(cli.Executor(env, g.reach.Find)),
 		natsCmd(g), contextCmd(g), mcpcmd.Gateway(env, g.seat), gen.Command(env),
-		callCmd(g), callsCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), toolsCmd(g), mcpcmd.Serve(env, g.env.stdin, g.seat),
+		callCmd(g), callsCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), traceCmd(g), toolsCmd(g),
+		mcpcmd.Serve(env, g.env.stdin, g.seat),
 		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), credentialsCmd(g), lockCmd(g), unlockCmd(g), repairCmd(g),
 		policyCmd(g), runsCmd(g), versionCmd(g),
 	}

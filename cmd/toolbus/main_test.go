@@ -578,7 +578,7 @@ func unescaped(t *testing.T, text string) jsontext.Value {
 
 // The help of every command has an example.
 func TestExamples(t *testing.T) {
-	for _, args := range []string{"call", "result", "cancel", "why", "tools list", "tools show", "audit replay",
+	for _, args := range []string{"call", "result", "cancel", "why", "trace", "tools list", "tools show", "audit replay",
 		"audit tail", "dead list", "dead show", "dead replay", "doctor"} {
 		if _, stdout, _ := (shell{t: t}).do(append(strings.Fields(args), "--help")...); !strings.Contains(stdout,
 			"Examples:\n  toolbus "+args) {

@@ -61,7 +61,7 @@ func TestOperatorAsksAboutCalls(t *testing.T) {
 		"actor of dev":  {dev, eve, []string{"--actor", "agent://mallory"}, false},
 		"tenant of dev": {dev, eve, []string{"--tenant", "acme"}, false},
 	} {
-		for command, says := range map[string]string{"why": "succeeded", "result": "hi"} {
+		for command, says := range map[string]string{"why": "succeeded", "trace": "success", "result": "hi"} {
 			code, out, stderr := c.bus.do(append([]string{command, c.ref}, c.flags...)...)
 			if (code == 0) != c.sees || strings.Contains(out, says) != c.sees ||
 				strings.Contains(stderr, "P-PRECOND-NOT_FOUND") == c.sees {

@@ -31,6 +31,7 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 		rpc.NewEndpoint(operation.Cancel, d.dispatcher.Cancel),
 		rpc.NewEndpoint(operation.Answer, d.dispatcher.Answer),
 		rpc.NewEndpoint(operation.Why, d.dispatcher.Why),
+		rpc.NewEndpoint(operation.Trace, d.trace),
 		rpc.NewEndpoint(operation.CallList, d.dispatcher.OpenCalls),
 		rpc.NewEndpoint(operation.Describe, fromAny(d.describe)),
 		rpc.NewEndpoint(operation.Inventory, fromAny(func(context.Context, struct{}) (envelope.Inventory, *envelope.Error) {

@@ -50,6 +50,11 @@ func (c *Client) Why(ctx context.Context, q envelope.CallRef) (string, error) {
 	return a.Sentence, err
 }
 
+// Trace returns the events of a call. A call id in q selects one attempt.
+func (c *Client) Trace(ctx context.Context, q envelope.CallRef) (envelope.TraceResponse, error) {
+	return Ask(ctx, c, operation.Trace, q)
+}
+
 // OpenCalls yields the open calls of the caller or, for an operator, those of a tenant, oldest first. After an error,
 // which asError converts, it ends.
 func OpenCalls(

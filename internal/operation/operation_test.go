@@ -16,6 +16,7 @@ result          agent operator
 cancel          agent operator
 answer          agent operator
 why             agent operator
+trace           agent operator
 call_list       agent operator
 chunks          agent operator
 payload         agent operator
@@ -96,7 +97,7 @@ func TestProperties(t *testing.T) {
 		}
 	}
 	if all != "inventory " || own != "token_renew token_narrow " || expired != "token_renew " ||
-		tenant != "result call_list why " {
+		tenant != "result call_list why trace " {
 		t.Errorf("all %q, own %q, expired %q, tenant %q", all, own, expired, tenant)
 	}
 }

@@ -40,6 +40,7 @@ var (
 	Answer   = row[envelope.AnswerRequest, struct{}](subjects.OpAnswer, callers)
 	CallList = row[envelope.OpenCallsRequest, envelope.OpenCallsResponse](subjects.OpCallList, callers, ofTenant)
 	Why      = row[envelope.CallRef, envelope.WhyResponse](subjects.OpWhy, callers, ofTenant)
+	Trace    = row[envelope.CallRef, envelope.TraceResponse](subjects.OpTrace, callers, ofTenant)
 	Chunks   = row[envelope.ChunksRequest, envelope.ChunksResponse](subjects.OpChunks, callers)
 	Payload  = row[envelope.PayloadRequest, envelope.PayloadResponse](subjects.OpPayload, callers)
 	Describe = row[envelope.DescribeRequest, envelope.DescribeResponse](subjects.OpDescribe, readers)

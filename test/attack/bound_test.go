@@ -82,7 +82,7 @@ func (d *devDeployment) reach(name string, h holder, ref, call, key string) {
 	}
 	for _, named := range []string{"", `,"call_id":"` + call + `"`} {
 		q := `{"form":2,"ref":"` + ref + `"` + named + `}`
-		for _, op := range []string{"result", "why", "cancel"} {
+		for _, op := range []string{"result", "why", "trace", "cancel"} {
 			got := r.ask(op, "acme", carol, h.token, own, q)
 			d.refused(name+": "+op, got, "P-PRECOND-NOT_FOUND", `"told"`, "deadline")
 		}

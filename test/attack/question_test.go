@@ -43,7 +43,7 @@ func TestQuestions(t *testing.T) {
 				refs = append(refs, envelope.CallRef{Ref: of.Ref, CallID: of.CallID})
 			}
 			for _, q := range refs {
-				for _, op := range []string{subjects.OpResult, subjects.OpCancel, subjects.OpWhy} {
+				for _, op := range []string{subjects.OpResult, subjects.OpCancel, subjects.OpWhy, subjects.OpTrace} {
 					table = append(table, asked{name: op, as: as, op: op, q: q, want: envelope.CodeNotFound})
 				}
 				table = append(table, asked{name: "chunks", as: as, op: subjects.OpChunks,

@@ -1,0 +1,88 @@
+package dispatcher_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/call/calltest"
+)
+
+// stored reads the events of the log without their bodies.
+type stored struct{ *calltest.Log }
+
+func (l stored) Head(ctx context.Context, tool, id string) (call.Entry, error) {
+	return l.Read(ctx, tool, id)
+}
+
+func (l stored) StoredAt(context.Context, call.State, uint64) (time.Time, error) {
+	return time.Time{}, nil
+}
+
+func (l stored) Events(context.Context, string, string) ([]call.Entry, error) {
+	return l.Entries(), nil
+}
+
+// A trace has each attempt with its request, joins, claims, run and outcome, also when the events have expired. An
+// actor that only joined does not learn who sent the request, and an operator does.
+func TestTraced(t *testing.T) {
+	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
+		w.d.Heads = stored{w.log}
+		trace := func(ctx context.Context, actor string, q envelope.CallRef) (
+			kinds []envelope.TraceKind, _ []envelope.TraceEvent) {
+			t.Helper()
+			r, _, refusal := w.d.Traced(ctx, from(actor), q)
+			if refusal != nil || r.Ref != w.state().Ref() {
+				t.Fatalf("%+v, %v", r, refusal)
+			}
+			for _, e := range r.Events {
+				kinds = append(kinds, e.Kind)
+			}
+			return kinds, r.Events
+		}
+		const requested, joined, claimed = envelope.TraceRequested, envelope.TraceJoined, envelope.TraceClaimed
+		const ran, ended = envelope.TraceRun, envelope.TraceOutcome
+		w.ask(1)
+		pass(10 * time.Millisecond)
+		w.ask(2)
+		pass(200 * time.Millisecond)
+		w.claim()
+		q := envelope.CallRef{Ref: w.state().Ref()}
+		kinds, events := trace(t.Context(), "agent", q)
+		if !slices.Equal(kinds, []envelope.TraceKind{requested, joined, claimed, ran}) || !events[3].Running ||
+			events[1].Joined != 1 || events[2].By != "default/e1" || events[2].Claim != 1 || events[0].Actor != "agent" {
+			t.Errorf("open: %v: %+v", kinds, events)
+		}
+		w.decide(envelope.CodeUpstream)
+		w.ask(3)
+		w.decide("")
+		all := []envelope.TraceKind{requested, joined, claimed, ran, ended, requested, ended}
+		kinds, events = trace(t.Context(), "agent", q)
+		if last := events[len(events)-1]; !slices.Equal(kinds, all) || events[4].Code != envelope.CodeUpstream ||
+			last.Attempt != 2 || last.Status != envelope.Success || last.DecidedBy != "executor" {
+			t.Errorf("ended: %v: %+v", kinds, events)
+		}
+		if kinds, _ = trace(t.Context(), "agent", w.query(3)); len(kinds) != 2 {
+			t.Errorf("one attempt: %v", kinds)
+		}
+		if _, events = trace(t.Context(), "other", w.query(1)); events[0].Actor != "" || events[0].TraceID != "" {
+			t.Errorf("to another actor: %+v", events[0])
+		}
+		operator := auth.NewContext(t.Context(), &auth.Principal{Tenant: "t", Actor: "operator", Role: auth.Operator})
+		if _, events = trace(operator, "operator", q); events[0].Actor != "agent" {
+			t.Errorf("to an operator: %+v", events[0])
+		}
+		if _, _, refusal := w.d.Traced(t.Context(), from("other"), q); refusal == nil ||
+			refusal.Code != envelope.CodeNotFound {
+			t.Errorf("to a stranger: %v", refusal)
+		}
+		w.d.Heads = nil
+		if kinds, _ = trace(t.Context(), "agent", q); !slices.Equal(kinds, slices.Delete(all, 1, 2)) {
+			t.Errorf("by the state alone: %v", kinds)
+		}
+	})
+}
