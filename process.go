@@ -70,7 +70,8 @@ func (c *Conn) Executor(tools *Toolset, o ExecutorOptions) (*Executor, error) {
 	if len(tools.typed) > 0 {
 		adapters[native.Transport] = tools.native()
 	}
-	options := app.ExecutorOptions{Tools: registry, Adapters: adapters, Pool: o.Pool, Slots: o.Slots, Drain: o.Drain}
+	options := app.ExecutorOptions{Tools: registry, Adapters: adapters, Version: Version, Pool: o.Pool, Slots: o.Slots,
+		Drain: o.Drain}
 	tools.use(registry, options.Fits)
 	return &Executor{c, options, o.Ready}, nil
 }

@@ -225,6 +225,16 @@ func (c *Client) OpenCalls(ctx context.Context, tenant string) iter.Seq2[envelop
 	return client.OpenCalls(ctx, c.own, tenant, refused)
 }
 
+// Executors yields the executors that run, by pool. After an error it ends.
+func (c *Client) Executors(ctx context.Context) iter.Seq2[envelope.ExecutorInfo, error] {
+	return client.Pages(envelope.ExecutorsRequest{}, func(q *envelope.ExecutorsRequest) (
+		[]envelope.ExecutorInfo, bool, error) {
+		page, err := ask(ctx, c, operation.Executors, *q)
+		q.After = page.Next
+		return page.Executors, page.Next != "", err
+	})
+}
+
 // DeadLetter describes a call that executors could not run, and whose request is stored for a retry.
 type DeadLetter struct {
 	Seq        uint64    // sequence in the stream DEAD; the argument of [Client.RetryDeadLetter]

@@ -91,6 +91,7 @@ const (
 
 	OpInventory = "inventory" // list the loaded tools
 	OpCallList  = "call_list" // list open calls
+	OpExecutors = "executors" // list the executors that run
 )
 
 // Kinds of the events of the call log, as they stand in the subjects of [Key].

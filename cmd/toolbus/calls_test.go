@@ -12,6 +12,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
+// waiting calls the tool wait, and returns when the call is accepted. ended is closed when the command ends.
+func (s shell) waiting(flags []string) (ended <-chan struct{}) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	accepted, done := make(chan struct{}), make(chan struct{})
+	said := &until{text: "accepted: ", then: sync.OnceFunc(func() { close(accepted) })}
+	env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: said, url: s.url, home: s.t.TempDir()}
+	go func() {
+		defer close(done)
+		run(ctx, env, append([]string{"call", "wait", "--timeout", "50s"}, flags...))
+	}()
+	s.t.Cleanup(func() { cancel(); <-done })
+	<-accepted
+	return done
+}
+
 // An agent lists its own open calls, and an operator those of a tenant, as a table or as JSON. Mistakes say what to do.
 func TestCallsList(t *testing.T) {
 	s, operator := deployed(t)
@@ -28,15 +44,7 @@ func TestCallsList(t *testing.T) {
 	if said := s.must(append([]string{"calls", "list", "--open"}, ada...)...); said != "no call is open\n" {
 		t.Error(said)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan int, 2)
-	for range 2 {
-		accepted := make(chan struct{})
-		said := &until{text: "accepted: ", then: sync.OnceFunc(func() { close(accepted) })}
-		env := environment{stdin: strings.NewReader(""), stdout: io.Discard, stderr: said, url: s.url, home: t.TempDir()}
-		go func() { ended <- run(ctx, env, append([]string{"call", "wait", "--timeout", "50s"}, ada...)) }()
-		<-accepted
-	}
+	first, second := s.waiting(ada), s.waiting(ada)
 	for len(list(ada...)) < 2 || all[0].State != envelope.OpenRunning { // it has to start
 	}
 	c := all[0]
@@ -72,9 +80,8 @@ func TestCallsList(t *testing.T) {
 	for _, c := range list(ada...) {
 		s.must(append([]string{"cancel", c.Ref}, ada...)...)
 	}
-	<-ended
-	<-ended
-	cancel()
+	<-first
+	<-second
 	if left := list(ada...); len(left) != 0 {
 		t.Errorf("after their end: %+v", left)
 	}

@@ -228,7 +228,8 @@ func commands(g *global) []*cobra.Command {
 		natsCmd(g), contextCmd(g), mcpcmd.Gateway(env, g.seat), gen.Command(env),
 		callCmd(g), callsCmd(g), resultCmd(g), cancelCmd(g), whyCmd(g), traceCmd(g), toolsCmd(g),
 		mcpcmd.Serve(env, g.env.stdin, g.seat),
-		auditCmd(g), deadCmd(g), doctorCmd(g), keysCmd(g), credentialsCmd(g), lockCmd(g), unlockCmd(g), repairCmd(g),
+		auditCmd(g), deadCmd(g), doctorCmd(g), executorsCmd(g), keysCmd(g), credentialsCmd(g), lockCmd(g),
+		unlockCmd(g), repairCmd(g),
 		policyCmd(g), runsCmd(g), versionCmd(g),
 	}
 }

@@ -39,6 +39,7 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 			loaded.NoAuth = !d.Identity
 			return loaded, nil
 		})),
+		rpc.NewEndpoint(operation.Executors, fromAny(d.listExecutors)),
 		rpc.NewEndpoint(operation.Chunks, d.chunks),
 		rpc.NewEndpoint(operation.Stored, fromAny(d.stored)),
 		rpc.NewEndpoint(operation.Health, fromAny(func(ctx context.Context, _ struct{}) (envelope.Health, *envelope.Error) {

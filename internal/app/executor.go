@@ -31,6 +31,7 @@ type ExecutorOptions struct {
 	Tools    *tool.Set
 	Adapters map[string]tool.Adapter
 	Pool     string        // default tool.DefaultPool
+	Version  string        // of Toolbus, for heartbeats
 	Slots    int           // number of calls that run at a time; default DefaultSlots
 	Drain    time.Duration // time that running calls get after ctx ends; default DefaultDrain
 	Ready    func()
@@ -158,6 +159,10 @@ func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorPro
 	e.workers.Log = c.Logger
 	e.pools.Pulls, e.pools.Definitions, e.pools.Missing = e.workers.Pulls, e.definitions, e.missing
 	e.pools.Unrunnable = e.unrunnableTools
+	started := n.Clock.Now().UTC()
+	e.pools.Load = func() heartbeat.Load {
+		return heartbeat.Load{Version: o.Version, Slots: o.Slots, Running: e.executor.Running(), Started: started}
+	}
 	return e, nil
 }
 

@@ -69,6 +69,13 @@ func (a *jobs) remove(j *job, now time.Time) {
 	}
 }
 
+// Running returns the number of messages in progress.
+func (e *Executor) Running() int {
+	e.jobs.mu.Lock()
+	defer e.jobs.mu.Unlock()
+	return len(e.jobs.all)
+}
+
 // find returns the job of an attempt, or nil.
 func (a *jobs) find(k call.AttemptKey) *job {
 	a.mu.Lock()

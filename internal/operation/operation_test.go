@@ -22,6 +22,7 @@ chunks          agent operator
 payload         agent operator
 describe        agent door auditor operator
 inventory       operator
+executors       operator
 health          operator
 stored          auditor operator
 replay          operator

@@ -49,6 +49,7 @@ var (
 // Operations about the deployment and its record.
 var (
 	Inventory = row[struct{}, envelope.Inventory](subjects.OpInventory, operators, toAll)
+	Executors = row[envelope.ExecutorsRequest, envelope.ExecutorsResponse](subjects.OpExecutors, operators)
 	Health    = row[struct{}, envelope.Health](subjects.OpHealth, operators)
 	Stored    = row[envelope.StreamReadRequest, envelope.StreamReadResponse](subjects.OpStored, auditors)
 	Replay    = row[envelope.ReplayRequest, envelope.ResultResponse](subjects.OpReplay, operators)

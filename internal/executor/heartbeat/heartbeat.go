@@ -2,6 +2,7 @@ package heartbeat
 
 import (
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
@@ -27,6 +28,16 @@ type Heartbeat struct {
 	Unrunnable []UnrunnableTool `json:"unrunnable,omitzero"`
 	// RunsReach is the power of the executor's runs over other processes of its host. Older builds send none.
 	RunsReach supervisor.Reach `json:"runs_reach,omitzero"`
+	// Load is zero in heartbeats of older builds.
+	Load Load `json:"load,omitzero"`
+}
+
+// Load describes an executor and what it runs.
+type Load struct {
+	Version string    `json:"version,omitzero"` // of Toolbus
+	Slots   int       `json:"slots"`            // number of calls that it runs at a time
+	Running int       `json:"running"`          // number of calls in progress
+	Started time.Time `json:"started"`          // bus time
 }
 
 // UnrunnableTool is a tool of which no run could start at the executor, with the reason.

@@ -33,6 +33,8 @@ type Store struct {
 	Unrunnable func() []UnrunnableTool
 	// RunsReach is the field RunsReach of each heartbeat that Beat sends.
 	RunsReach supervisor.Reach
+	// Load returns the field Load of each heartbeat that Beat sends. Nil means the zero value.
+	Load func() Load
 
 	js     jetstream.JetStream
 	stream jetstream.Stream                                             // nil without permission to read it
@@ -112,6 +114,9 @@ func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	}
 	if p.Unrunnable != nil {
 		b.Unrunnable = bound(p.Unrunnable())
+	}
+	if p.Load != nil {
+		b.Load = p.Load()
 	}
 	body, err := json.Marshal(b)
 	if err != nil {
