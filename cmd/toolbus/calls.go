@@ -1,56 +1,138 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
+	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
 func callsCmd(g *global) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
-		Use: "calls", Short: "List the calls that are open", GroupID: "use",
-		Example: "  toolbus calls list --open",
+		Use: "calls", Short: "List calls", GroupID: "use",
+		Example: "  toolbus calls list --open\n  toolbus calls list --since 1h",
 	})
 	cmd.AddCommand(callsList(g))
 	return cmd
 }
 
-// defaultListed is how many open calls are listed without --limit.
+// defaultListed is how many calls are listed without --limit.
 const defaultListed = 1000
 
-func callsList(g *global) *cobra.Command {
-	open, limit := false, 0
-	cmd := &cobra.Command{
-		Use: "list --open", Short: "List the calls that have no outcome yet", Args: cli.NoArgs,
-		Long: `Lists the calls of the actor that have no outcome yet, the oldest first. Each has its reference, which "why",
-"result" and "cancel" take, its tool and actor, whether it is waiting or running, the time of its admission and its
-deadline. A call that the actor has only joined is not listed. With the credentials of an operator, or on a bus of
-"toolbus dev", it lists the calls of all actors of the tenant, or of that of --tenant.
+// callsFlags are the flags of `calls list`.
+type callsFlags struct {
+	open         bool
+	limit        int
+	tool, since  string
+	status, code string
+	slow         time.Duration
+}
 
-Exit codes: 0 listed, also if no call is open; 11 the bus refused, with the reason.`,
+func callsList(g *global) *cobra.Command {
+	f := &callsFlags{}
+	cmd := &cobra.Command{
+		Use: "list [--open]", Short: "List calls that have ended, or that are open", Args: cli.NoArgs,
+		Long: `Without --open it lists the calls that have ended, the newest first, from the audit record: when each ended,
+its reference, which "trace" and "why" take and which begins with the tool, its outcome, the time from the request
+to that, and its actor.
+Each attempt of a key is a row. It needs the credentials of an operator or auditor, as "audit" does.
+
+With --open it lists the calls of the actor that have no outcome yet, the oldest first: reference, tool and actor,
+whether each is waiting or running, the time of its admission and its deadline. A call that the actor has only joined
+is not listed. With the credentials of an operator, or on a bus of "toolbus dev", it lists the calls of all actors of
+the tenant, or of that of --tenant.
+
+Exit codes: 0 listed, also if no call matches; 1 the audit record is behind the calls; 11 the bus refused.`,
 		Example: "  toolbus calls list --open\n" +
-			"  toolbus calls list --open --tenant acme --json --credentials operator.token",
+			"  toolbus calls list --since 24h --tool text.search --status terminal_error\n" +
+			"  toolbus calls list --slow 2s --tenant acme --json --credentials operator.token",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case !open:
-				return usagef("say which calls with --open; `toolbus why REF` explains one that has ended, and operators " +
-					"find all of them with `toolbus audit replay`")
-			case limit < 1:
-				return usagef("--limit is %d: use 1 or more", limit)
+			if err := f.check(cmd); err != nil {
+				return err
 			}
-			return g.listOpen(cmd.Context(), limit)
+			if f.open {
+				return g.listOpen(cmd.Context(), f.limit)
+			}
+			return g.reading(cmd.Context(), func(from reader.Source) error { return f.printEnded(cmd.Context(), g, from) })
 		},
 	}
-	cmd.Flags().BoolVar(&open, "open", false, "the calls that have no outcome yet")
-	cmd.Flags().IntVar(&limit, "limit", defaultListed, "list at most `N` calls")
+	fl := cmd.Flags()
+	fl.BoolVar(&f.open, "open", false, "the calls that have no outcome yet")
+	fl.IntVar(&f.limit, "limit", defaultListed, "list at most `N` calls")
+	fl.StringVar(&f.tool, "tool", "", "only calls of this `TOOL`")
+	fl.StringVar(&f.status, "status", "", "only calls with this `STATUS`, for example terminal_error")
+	fl.StringVar(&f.code, "code", "", "only calls with this error `CODE`, for example R-TIMEOUT-001")
+	fl.DurationVar(&f.slow, "slow", 0, "only calls that took this `DURATION` or longer")
+	fl.StringVar(&f.since, "since", "1h", "calls that have ended since this `TIME`: RFC 3339, or a duration before now")
+	completeFlag(cmd, "tool", g.completeTools(1))
+	completeFlag(cmd, "status", values(envelope.Statuses()))
+	completeFlag(cmd, "code", values(codes()))
 	return cmd
+}
+
+func (f *callsFlags) check(cmd *cobra.Command) error {
+	if f.limit < 1 {
+		return usagef("--limit is %d: use 1 or more", f.limit)
+	}
+	for _, flag := range []string{"tool", "status", "code", "slow", "since"} {
+		if f.open && cmd.Flags().Changed(flag) {
+			return usagef("--%s is for calls that have ended: leave it or --open out", flag)
+		}
+	}
+	if err := (reader.Filter{Status: envelope.Status(f.status), Code: envelope.Code(f.code)}).Check(); err != nil {
+		return usagef("%v", err)
+	}
+	_, err := pointInTime(f.since, time.Time{})
+	return err
+}
+
+// printEnded prints the newest calls that have ended.
+func (f *callsFlags) printEnded(ctx context.Context, g *global, from reader.Source) error {
+	filter, err := endedSince(ctx, g, from, f.since)
+	if err != nil {
+		return err
+	}
+	filter.tool, filter.slow = f.tool, f.slow
+	filter.status, filter.code = envelope.Status(f.status), envelope.Code(f.code)
+	all, n := []endedCall{}, 0
+	behind := eachEnded(ctx, from, filter, func(c endedCall) {
+		if n++; len(all) >= 2*f.limit {
+			all = append(all[:0], all[len(all)-f.limit:]...)
+		}
+		all = append(all, c)
+	})
+	if behind != nil && !errors.Is(behind, errBehind) {
+		return behind
+	}
+	all = all[max(0, len(all)-f.limit):]
+	slices.Reverse(all)
+	if n > f.limit {
+		fmt.Fprintf(g.env.stderr, "toolbus: %d calls match: --limit N lists more\n", n)
+	}
+	return cmp.Or(g.print(all, func(w io.Writer) error { return writeEnded(w, all) }), behind)
+}
+
+func writeEnded(to io.Writer, all []endedCall) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(to, "no call in that time matches")
+		return err
+	}
+	t := table{header: []string{"ENDED", "REF", "OUTCOME", "TOOK", "ACTOR"}}
+	for _, c := range all {
+		t.add(c.Ended.UTC().Format(time.RFC3339), c.Ref, cmp.Or(string(c.Code), string(c.Status)), tookOf(c.TookMS), c.Actor)
+	}
+	return t.write(to)
 }
 
 func (g *global) listOpen(ctx context.Context, limit int) error {

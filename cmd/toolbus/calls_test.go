@@ -67,7 +67,8 @@ func TestCallsList(t *testing.T) {
 		code int
 		says string
 	}{
-		"calls list": {exitUsage, "--open"}, "calls list --open --limit 0": {exitUsage, "--limit"},
+		"calls list": {exitTerminal, "A-AUTH-FORBIDDEN"}, "calls list --open --limit 0": {exitUsage, "--limit"},
+		"calls list --open --tool x": {exitUsage, "leave it or --open out"}, "calls list --status x": {exitUsage, "status"},
 		"calls list --open --limit 1":          {0, "more than 1 call is open"},
 		"calls list --open --tenant default":   {exitTerminal, "A-AUTH-FORBIDDEN"},
 		"calls list --open --tenant elsewhere": {exitTerminal, "A-AUTH-FORBIDDEN"},

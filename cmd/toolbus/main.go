@@ -230,7 +230,7 @@ func commands(g *global) []*cobra.Command {
 		mcpcmd.Serve(env, g.env.stdin, g.seat),
 		auditCmd(g), deadCmd(g), doctorCmd(g), executorsCmd(g), keysCmd(g), credentialsCmd(g), lockCmd(g),
 		unlockCmd(g), repairCmd(g),
-		policyCmd(g), runsCmd(g), versionCmd(g),
+		policyCmd(g), runsCmd(g), statsCmd(g), versionCmd(g),
 	}
 }
 
