@@ -70,7 +70,7 @@ func (s *toolStats) add(c endedCall) {
 	}
 }
 
-// rank sets the percentiles: the smallest time that so many of the calls did not exceed.
+// rank sets the percentiles, each the smallest time that this percentage of the calls did not exceed.
 func (s *toolStats) rank() {
 	slices.Sort(s.took)
 	at := func(percent int) *int64 {
