@@ -149,6 +149,9 @@ func (a *Adapter) start(
 	if err != nil {
 		return nil, err
 	}
+	if inv.Traceparent != "" {
+		cfg.Env = append(slices.DeleteFunc(cfg.Env, isTraceparent), traceparentVariable+inv.Traceparent)
+	}
 	input, err := readRequest(op, inv)
 	if err != nil {
 		return nil, err
@@ -259,6 +262,11 @@ func (a *Adapter) environment(m *tool.Manifest, endpoint Endpoint) map[string]st
 	maps.DeleteFunc(env, func(name, _ string) bool { return tool.LoaderVariable(name) })
 	return env
 }
+
+// traceparentVariable is the beginning of the variable that OpenTelemetry defines for the parent of a process's spans.
+const traceparentVariable = "TRACEPARENT="
+
+func isTraceparent(entry string) bool { return strings.HasPrefix(entry, traceparentVariable) }
 
 func parseEnviron(environ []string) map[string]string {
 	env := make(map[string]string, len(environ))

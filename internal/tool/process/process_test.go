@@ -300,9 +300,11 @@ func TestSurroundings(t *testing.T) {
 	m.Dir = t.TempDir()
 	m.Capability.Env = []string{"TOKEN", "LD_PRELOAD", "MISSING", "TOOLBUS_CREDENTIALS"}
 	told := m.Endpoint.(process.Endpoint)
-	told.Env = map[string]string{"LANG": "de_DE", "OWN": "x=y"}
+	told.Env = map[string]string{"LANG": "de_DE", "OWN": "x=y", "TRACEPARENT": "not of this run"}
 	m.Endpoint = told
-	result, err := a.Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{})
+	inv := callOf("f", "{}")
+	inv.Traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	result, err := a.Execute(t.Context(), m, inv, &tooltest.Recorder{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,8 +324,9 @@ func TestSurroundings(t *testing.T) {
 	}
 	want := status{
 		Args: []string{"a b", "$HOME;*"},
-		Env:  []string{"LANG=de_DE", "OWN=x=y", "PATH=/usr/local/bin:/usr/bin:/bin", "TOKEN=t"},
-		FDs:  []string{"0", "1", "2"}, Dir: m.Dir, Leads: true, Group: true, NNP: true,
+		Env: []string{"LANG=de_DE", "OWN=x=y", "PATH=/usr/local/bin:/usr/bin:/bin", "TOKEN=t",
+			"TRACEPARENT=" + inv.Traceparent},
+		FDs: []string{"0", "1", "2"}, Dir: m.Dir, Leads: true, Group: true, NNP: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("surroundings (-want +got):\n%s", diff)
