@@ -49,8 +49,8 @@
 // # Surroundings
 //
 // The command is not run by a shell. A command that contains a slash, and the working directory, are relative to the
-// tool's folder. The environment holds only PATH, LANG, the variables that endpoint.env of the manifest sets, those that
-// capabilities.env names and the executor has, and TRACEPARENT, the W3C traceparent of the run.
+// tool's folder. The environment holds only PATH, LANG, the variables that endpoint.env of the manifest sets, those
+// that capabilities.env names and the executor has, and TRACEPARENT, the W3C traceparent of the run.
 //
 // Each run opens the program, and compares the file with the one whose digest is recorded. A binary in the folder of
 // the tool is executed by that descriptor, so that no other file is run if the path changes. Programs find their path
