@@ -119,13 +119,24 @@ func ExampleClient_Stream() {
 	// success
 }
 
-// What became of a call is found by the reference that its acceptance gave, from anywhere.
+// What became of a call is found by the reference that its acceptance gave, from anywhere. The outcome of a quick call
+// can come before the acceptance, and then OnAccepted is not called; here the tool waits for it.
 func ExampleClient_Result() {
-	client, stop := exampleClient(greeter())
+	tools, accepted := toolbus.NewToolset(), make(chan struct{})
+	err := toolbus.Add(tools, toolbus.Tool{ID: "greet", Class: toolbus.Pure},
+		func(_ context.Context, _ *toolbus.Run, name string) (string, error) {
+			<-accepted
+			return "Hello " + name, nil
+		})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, stop := exampleClient(tools)
 	defer stop()
 	var ref string
-	_, err := client.Call(context.Background(), toolbus.Call{
-		Tool: "greet", Input: []byte(`{"name":"Grace"}`), OnAccepted: func(a toolbus.Accepted) { ref = a.Ref },
+	_, err = client.Call(context.Background(), toolbus.Call{
+		Tool: "greet", Input: []byte(`"Grace"`),
+		OnAccepted: func(a toolbus.Accepted) { ref = a.Ref; close(accepted) },
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -142,7 +153,7 @@ func ExampleClient_Result() {
 	what, _, _ := strings.Cut(why, " after ")
 	fmt.Println(what)
 	// Output:
-	// success {"greeting":"Hello Grace"}
+	// success "Hello Grace"
 	// Attempt 1 of greet 0.1.0 (run) succeeded
 }
 
