@@ -17,6 +17,7 @@
 //   - requests of executors
 //   - audit record: gets the rest of the log within 2 s
 //   - background: deadlines, followers of the log, stores, the clock
+//   - numbers: those of the deployment, which metrics show
 //   - payload connection
 //   - heartbeats
 //   - auth callout
