@@ -49,8 +49,9 @@ type ToolInfo struct {
 	Description string `json:"description,omitzero"`
 	Owner       string `json:"owner,omitzero"`
 	Status      string `json:"status"`
-	Changed     bool   `json:"changed,omitzero"` // changed at its MCP server since its approval: calls are refused
-	Differs     bool   `json:"differs,omitzero"` // only some executors found it changed: these do not call it
+	Changed     bool   `json:"changed,omitzero"`    // changed at its MCP server since its approval: calls are refused
+	Differs     bool   `json:"differs,omitzero"`    // only some executors found it changed: these do not call it
+	Unrunnable  bool   `json:"unrunnable,omitzero"` // no running executor of its pool could start a run
 	Determinism string `json:"determinism"`
 	// Effect is Pure, IdempotentWrite, NonIdempotentWrite or ExternalSideEffects; "" from dispatchers of older builds. The
 	// last two are one effect class, side_effectful in Determinism.

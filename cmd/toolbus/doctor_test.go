@@ -67,31 +67,34 @@ func TestDoctorOfDev(t *testing.T) {
 	}
 }
 
-// `toolbus doctor` fails while the program of a tool is missing, and passes when it is there again.
+// `toolbus doctor` fails while the program of a tool is missing, and passes when it is there again. Meanwhile
+// `toolbus tools list` says that the tool cannot run.
 func TestDoctorOfUnrunnableTool(t *testing.T) {
 	tools, program := sayTools(t)
 	s, _, _ := startDevOf(t, tools, t.TempDir(), "--data-dir", t.TempDir(), "--port", "0", "--lease", "1s")
 	s.must("doctor")
-	wants := func(code int, says string) {
+	wants := func(command string, code int, says string) {
 		t.Helper()
 		for deadline := time.Now().Add(30 * time.Second); ; {
-			got, stdout, _ := s.do("doctor")
+			got, stdout, _ := s.do(strings.Fields(command)...)
 			if got == code && strings.Contains(stdout, says) {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("exit %d, want %d and %q: %s", got, code, says, stdout)
+				t.Fatalf("%s: exit %d, want %d and %q: %s", command, got, code, says, stdout)
 			}
 		}
 	}
 	if err := os.Rename(program, program+".away"); err != nil {
 		t.Fatal(err)
 	}
-	wants(1, "tool say")
+	wants("doctor", 1, "tool say")
+	wants("tools list", 0, "cannot run  ")
 	if err := os.Rename(program+".away", program); err != nil {
 		t.Fatal(err)
 	}
-	wants(0, "")
+	wants("doctor", 0, "")
+	wants("tools list", 0, "active  ")
 }
 
 // `toolbus doctor` shows the safety locks and counts its checks. An agent reads who may see what it may not.

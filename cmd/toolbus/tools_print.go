@@ -29,6 +29,8 @@ func listTools(out io.Writer, d envelope.DescribeResponse) error {
 			status = waiting
 		case t.Differs:
 			status = differing
+		case t.Unrunnable:
+			status = unrunnable
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ToolID, t.Version, status, t.Determinism, fns, cli.EscapeCell(t.Title))
 	}
@@ -39,6 +41,9 @@ func listTools(out io.Writer, d envelope.DescribeResponse) error {
 		fmt.Fprintf(out, "\nA changed tool is not called until it is approved:\n  toolbus tools approve %s\n",
 			strings.Join(ids, " "))
 	}
+	if slices.ContainsFunc(d.Tools, func(t envelope.ToolInfo) bool { return t.Unrunnable }) {
+		fmt.Fprintln(out, "\nNo executor could start a tool that cannot run: `toolbus doctor` says why.")
+	}
 	if len(d.Offered) > 0 {
 		fmt.Fprintln(out, "\nTools that servers have and that were not imported; import a server again to add its tools:")
 	}
@@ -48,10 +53,11 @@ func listTools(out io.Writer, d envelope.DescribeResponse) error {
 	return nil
 }
 
-// Status of a tool that its server has changed.
+// Status of a tool that its server has changed, or that no executor could start.
 const (
-	waiting   = "changed: waits for approval"
-	differing = "changed for some executors"
+	waiting    = "changed: waits for approval"
+	differing  = "changed for some executors"
+	unrunnable = "cannot run"
 )
 
 // shownWidth is the width of what is printed about a tool, in columns. Schemas are printed as they are.
@@ -116,6 +122,7 @@ func factsOf(t envelope.ToolInfo) (all [][2]string) {
 	add(t.Name != "", "name in MCP", "%s", t.Name)
 	add(t.Changed, "state", "%s: toolbus tools approve %s", waiting, t.ToolID)
 	add(t.Differs, "state", "%s: toolbus tools approve %s", differing, t.ToolID)
+	add(t.Unrunnable, "state", "%s: `toolbus doctor` says why", unrunnable)
 	add(true, "owner", "%s", t.Owner)
 	add(true, "status", "%s", t.Status)
 	add(true, "effect class", "%s", t.Determinism)

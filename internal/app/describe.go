@@ -21,7 +21,12 @@ func (d *dispatcherParts) describe(ctx context.Context, q envelope.DescribeReque
 	answer.Tools, answer.More = all.DescribeSome(q, shown.Shows)
 	withheld(d.dispatcher, all, answer.Tools)
 	for i, t := range answer.Tools {
-		if m, _ := all.Get(t.ToolID, ""); m != nil && m.Listed != nil && m.Listed.Methods {
+		m, _ := all.Get(t.ToolID, "")
+		if m == nil {
+			continue
+		}
+		answer.Tools[i].Unrunnable = d.findings.Unrunnable(m.Pool, m.ToolID)
+		if m.Listed != nil && m.Listed.Methods {
 			answer.Tools[i].ListsChanged = d.findings.Announced(m.Listed.Server.Name)
 		}
 	}

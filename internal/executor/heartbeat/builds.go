@@ -34,6 +34,22 @@ func lacks(missing []MissingBuild, tool, build string) (has string, yes bool) {
 // Lacking reports whether all executors of the pool whose heartbeats have not expired say that they do not have the
 // build of the tool. It is false if none was heard.
 func (f *Findings) Lacking(pool, tool, build string) bool {
+	return f.agree(pool, func(said finding) bool {
+		_, yes := lacks(said.missing, tool, build)
+		return yes
+	})
+}
+
+// Unrunnable reports whether all executors of the pool whose heartbeats have not expired say that no run of the tool
+// could start there. It is false if none was heard.
+func (f *Findings) Unrunnable(pool, tool string) bool {
+	return f.agree(pool, func(said finding) bool {
+		return slices.ContainsFunc(said.unrunnable, func(u UnrunnableTool) bool { return u.Tool == tool })
+	})
+}
+
+// agree reports whether there are executors of the pool whose heartbeats have not expired, and all say so.
+func (f *Findings) agree(pool string, so func(finding) bool) bool {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -42,7 +58,7 @@ func (f *Findings) Lacking(pool, tool, build string) bool {
 		if now.After(said.until) {
 			continue
 		}
-		if _, yes := lacks(said.missing, tool, build); !yes {
+		if !so(said) {
 			return false
 		}
 		heard = true

@@ -65,6 +65,39 @@ func TestLacking(t *testing.T) {
 	}
 }
 
+// A tool counts as one that cannot run as long as all executors of its pool say so.
+func TestUnrunnable(t *testing.T) {
+	says := func(executor string, tools ...string) *nats.Msg {
+		msg := lackingBeat(executor)
+		b := heartbeat.Heartbeat{Form: 2, Pool: "p", Instance: executor}
+		for _, one := range tools {
+			b.Unrunnable = append(b.Unrunnable, heartbeat.UnrunnableTool{Tool: one, Why: "no program"})
+		}
+		body, err := json.Marshal(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg.Data = body
+		return msg
+	}
+	var f heartbeat.Findings
+	for i, step := range []struct {
+		msg  *nats.Msg
+		want bool
+	}{
+		{says("x"), false},
+		{says("x", "u", "t"), true},
+		{says("y", "u"), false},
+		{says("y", "t"), true},
+		{says("x"), false},
+	} {
+		f.Hear(step.msg)
+		if got := f.Unrunnable("p", "t"); got != step.want {
+			t.Errorf("step %d: %t", i, got)
+		}
+	}
+}
+
 // Once the heartbeats of the executors that say nothing have expired, those that go on decide.
 func TestLackingAfterADeath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -101,8 +101,9 @@ type Findings struct {
 // finding holds what one executor says, until its heartbeat expires.
 type finding struct {
 	Definitions
-	missing []MissingBuild
-	until   time.Time
+	missing    []MissingBuild
+	unrunnable []UnrunnableTool
+	until      time.Time
 }
 
 // Bounds of the kept findings: a process with permission to write heartbeats may write anything.
@@ -133,7 +134,9 @@ func (f *Findings) Hear(msg *nats.Msg) {
 		f.pools[pool] = map[string]finding{}
 	}
 	if len(f.pools[pool]) < maxFindings && len(f.pools) <= maxFindings {
-		f.pools[pool][executor] = finding{b.Definitions, b.Missing, now.Add(time.Duration(seconds) * time.Second)}
+		f.pools[pool][executor] = finding{
+			b.Definitions, b.Missing, b.Unrunnable, now.Add(time.Duration(seconds) * time.Second),
+		}
 	}
 }
 
