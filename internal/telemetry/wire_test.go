@@ -34,3 +34,15 @@ func TestKeyOfManyBytes(t *testing.T) {
 		t.Errorf("the collector was sent %q", paths)
 	}
 }
+
+// A collector whose endpoint for traces has another path than that of the specification is sent no metrics.
+func TestMetricsWithoutEndpoint(t *testing.T) {
+	for endpoint, sends := range map[string]bool{
+		"http://127.0.0.1:4318/v1/traces": true, "http://127.0.0.1:4318/ingest": false,
+	} {
+		r, err := otlp.Metrics(t.Context(), endpoint)
+		if err != nil || (r != nil) != sends {
+			t.Errorf("%s: %v, %v", endpoint, r, err)
+		}
+	}
+}
