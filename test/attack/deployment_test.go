@@ -29,6 +29,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
+// holdTime is the timeout of the victim's call: longer than any attack on it takes on a busy machine.
+const holdTime = 10 * time.Minute
+
 // Who is there: the victim, and those who attack. All have valid credentials.
 const (
 	alice        = "agent://alice"   // the victim, an agent of the tenant acme
@@ -166,7 +169,7 @@ func (d *devDeployment) tools() *toolbus.Toolset {
 	}))
 	d.ok(toolbus.Add(tools, toolbus.Tool{ID: "look", Class: toolbus.Pure}, d.paid.pay))
 	d.ok(toolbus.Add(tools, toolbus.Tool{
-		ID: "hold", Class: toolbus.Pure, Streaming: true, Timeout: 2 * time.Minute, MaxTimeout: 2 * time.Minute,
+		ID: "hold", Class: toolbus.Pure, Streaming: true, Timeout: holdTime, MaxTimeout: holdTime,
 		Concurrency: 1000,
 	}, func(ctx context.Context, run *toolbus.Run, in string) (string, error) {
 		if in == secret {
@@ -360,7 +363,7 @@ func (d *devDeployment) begin(in, key string) *held {
 	go func() {
 		var err error
 		v.outcome, err = v.client.Call(context.WithoutCancel(d.Context()), clientlib.Call{
-			Tool: "hold", Input: []byte(strconv.Quote(in)), Key: key, Timeout: 2 * time.Minute,
+			Tool: "hold", Input: []byte(strconv.Quote(in)), Key: key, Timeout: holdTime,
 			OnAccepted: func(a Accepted) { accepted <- a },
 			OnChunk: func(c envelope.Chunk) error {
 				v.count.Add(1)
