@@ -2,6 +2,7 @@ package callout_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -14,16 +15,31 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/callout"
 )
 
-// peers runs a dispatcher that looks for others that hang, until stop is called or the test ends.
-func (g *guarded) peers(named *nats.Conn) (stop func()) {
+// peers runs a dispatcher that looks for others that hang, until stop is called or the test ends. It hears the others
+// when peers returns.
+func (g *guarded) peers(name string, named *nats.Conn) (stop func()) {
 	g.t.Helper()
-	p := callout.NewPeers(g.as(g.keys.System), "d-peer", slog.New(slog.NewTextHandler(g.said, nil)))
+	system := g.as(g.keys.System)
+	beats, err := system.SubscribeSync("toolbus.beat")
+	if err := errors.Join(err, system.Flush()); err != nil {
+		g.t.Fatal(err)
+	}
+	p := callout.NewPeers(g.as(g.keys.System), name, slog.New(slog.NewTextHandler(g.said, nil)))
 	p.Name(named)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { p.Run(ctx) })
 	stop = func() { cancel(); running.Wait() }
 	g.t.Cleanup(stop)
+	for sent := 0; sent < 2; { // the first one is of Name, and the second one comes after the subscription
+		m, err := beats.NextMsg(10 * time.Second)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if strings.Contains(string(m.Data), fmt.Sprintf(`"name":%q`, name)) {
+			sent++
+		}
+	}
 	return stop
 }
 
@@ -74,9 +90,9 @@ func TestPeers(t *testing.T) {
 	g := guard(t)
 	conn := func() *nats.Conn { return g.as(g.keys.Dispatcher) }
 	hangs, alive, stopped, stalled, gone, half := conn(), conn(), conn(), conn(), conn(), conn()
-	g.peers(alive)
-	g.peers(conn())
-	stop := g.peers(stopped)
+	g.peers("d-alive", alive)
+	g.peers("d-other", conn())
+	stop := g.peers("d-stopped", stopped)
 	system := g.as(g.keys.System)
 	asked, askedHalf := g.askedOf(system, "STALLED"), g.askedOf(system, "HALF")
 	stop()
@@ -109,7 +125,7 @@ func TestPeers(t *testing.T) {
 func TestKilledPeer(t *testing.T) {
 	g := guard(t)
 	killed := g.as(g.keys.Dispatcher)
-	g.peers(g.as(g.keys.Dispatcher))
+	g.peers("d-peer", g.as(g.keys.Dispatcher))
 	system := g.as(g.keys.System)
 	g.beat(system, "killed", system.ConnectedServerId(), killed)
 	killed.Close()
@@ -123,15 +139,7 @@ func TestKilledPeer(t *testing.T) {
 func TestPeerIsNamed(t *testing.T) {
 	g := guard(t)
 	system := g.as(g.keys.System)
-	beats, err := system.SubscribeSync("toolbus.beat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	g.peers(g.as(g.keys.Dispatcher))
-	m, err := beats.NextMsg(10 * time.Second)
-	if err != nil || !strings.Contains(string(m.Data), `"name":"d-peer"`) {
-		t.Fatalf("%+v, %v", m, err)
-	}
+	g.peers("d-peer", g.as(g.keys.Dispatcher)) // it waits for heartbeats with this name
 	body := fmt.Sprintf(`{"id":"x","name":"d-other","server":%q,"connections":[{"server":%[1]q,"cid":999999}]}`,
 		system.ConnectedServerId())
 	if err := system.Publish("toolbus.beat", []byte(body)); err != nil {
