@@ -53,7 +53,10 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 	// MeterProvider has the metrics of executors and dispatchers, which docs/metrics.md lists; nil has none.
 	MeterProvider metric.MeterProvider
-	Skew          time.Duration // added to the local clock; for tests of clock skew
+	// LogSample is the share of successful calls that Logger gets an event of, above 0 and below 1; default all. Errors
+	// are always logged. docs/metrics.md lists the fields.
+	LogSample float64
+	Skew      time.Duration // added to the local clock; for tests of clock skew
 }
 
 // Topology configures how a bus stores calls. The zero value suits a bus with one server that syncs at intervals.
@@ -117,6 +120,9 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 			return nil, err
 		}
 		traced = meter.Trace(traced)
+	}
+	if o.Logger != nil {
+		traced = telemetry.NewLog(o.Logger, o.LogSample).Trace(traced)
 	}
 	process := app.Options{
 		Topology: bus.TopologyOptions{Replicas: t.Replicas, Partitions: t.Partitions, Retention: retention},

@@ -65,38 +65,42 @@ func seriesName(name string, of attribute.Set) string {
 // the sums over both.
 func metered(t *testing.T, tools *toolbus.Toolset) (b *toolbustest.Bus, counts func() map[string]int64) {
 	t.Helper()
-	url, meters := natstest.Start(t).URL, []meter{newMeter(), newMeter()}
+	meters := []meter{newMeter(), newMeter()}
+	b, stop := apart(t, tools, toolbus.Options{MeterProvider: meters[0].provider},
+		toolbus.Options{MeterProvider: meters[1].provider})
+	return b, func() map[string]int64 {
+		stop()
+		all := map[string]int64{}
+		for _, m := range meters {
+			m.add(t, all)
+		}
+		return all
+	}
+}
+
+// apart runs a bus whose dispatcher and executor have connections of their own, until stop is called.
+func apart(
+	t *testing.T, tools *toolbus.Toolset, dispatcher, executor toolbus.Options,
+) (b *toolbustest.Bus, stop func()) {
+	t.Helper()
+	url := natstest.Start(t).URL
 	var conns []*toolbus.Conn
-	for _, m := range meters {
-		conn, err := toolbus.Connect(t.Context(), url, toolbus.Options{MeterProvider: m.provider})
+	for _, o := range []toolbus.Options{dispatcher, executor} {
+		conn, err := toolbus.Connect(t.Context(), url, o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(conn.Close)
 		conns = append(conns, conn)
 	}
-	dispatcher, err := conns[0].Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true})
+	d, err := conns[0].Dispatcher(tools, toolbus.DispatcherOptions{InsecureNoAuth: true, AllowAll: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	executor, err := conns[1].Executor(tools, toolbus.ExecutorOptions{})
+	e, err := conns[1].Executor(tools, toolbus.ExecutorOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &toolbustest.Bus{Conn: conns[0], URL: url}, served(t, dispatcher, executor, func() map[string]int64 {
-		all := map[string]int64{}
-		for _, m := range meters {
-			m.add(t, all)
-		}
-		return all
-	})
-}
-
-// served runs both until the returned function is called, which then returns what counts returns.
-func served(
-	t *testing.T, d *toolbus.Dispatcher, e *toolbus.Executor, counts func() map[string]int64,
-) func() map[string]int64 {
-	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- toolbus.Serve(ctx, d, e, func() { close(ready) }) }()
@@ -105,12 +109,11 @@ func served(
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	return func() map[string]int64 {
+	return &toolbustest.Bus{Conn: conns[0], URL: url}, func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		return counts()
 	}
 }
 

@@ -52,7 +52,9 @@ type TraceEvent struct {
 	Effect  string            // canonical name of the tool's effect, such as IdempotentWrite
 	Origin  string            // origin of the tool: local or mcp
 	Request *envelope.Request // nil if it could not be decoded
-	Stage   string            // stage that refused the request
+	Stage   string            // stage that refused the request, which Step of the gateway contract it belongs to
+	Step    int
+	Counted uint64 // number of the refusal among those that the audit record counts together; 0 if it has its own record
 	Error   *envelope.Error
 	Metrics envelope.Metrics // of a run, or of an outcome
 	Won     bool             // this process wrote the outcome

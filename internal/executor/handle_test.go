@@ -1,11 +1,9 @@
 package executor_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -64,19 +62,6 @@ func TestSuccess(t *testing.T) {
 		writes := map[call.EffectClass]int{call.Pure: 2, call.Idempotent: 2, call.SideEffectful: 3}[w.manifest.Class]
 		if n := len(w.log.Entries()); n != writes {
 			t.Errorf("%d durable writes, want %d", n, writes)
-		}
-	})
-}
-
-// Whoever wants every event logged sees how calls end, and nothing of what is in them.
-func TestLogsOutcomes(t *testing.T) {
-	each(t, func(t *testing.T, w *world) {
-		var out bytes.Buffer
-		w.ex.Logger = slog.New(slog.NewTextHandler(&out, nil))
-		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
-		const ended = "msg=ended tool=echo version=1.0.0 call=id1 attempt=1 status=success"
-		if s := out.String(); strings.Count(s, "\n") != 1 || !strings.Contains(s, ended) {
-			t.Errorf("logged %s", s)
 		}
 	})
 }

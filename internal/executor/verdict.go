@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -82,7 +80,6 @@ func (o outcomes) decide(j *job, v verdict) error {
 	}
 	j.state = stored.State
 	stored.Emit(j.ctx, &o.Trace)
-	o.log(ctx, j, stored)
 	if !stored.Won && late(stored.State, end, stored.Attempt.Decision) {
 		if err := o.Records.LateResult(ctx, stored.State, j.attempt, end); err != nil {
 			return err
@@ -121,16 +118,6 @@ func (o outcomes) owner(j *job) string {
 		return ""
 	}
 	return m.Owner
-}
-
-// log logs the outcome in the log with level INFO, even if another process decided.
-func (o outcomes) log(ctx context.Context, j *job, stored outcome.Stored) {
-	if o.Logger.Enabled(ctx, slog.LevelInfo) {
-		d := stored.Attempt.Decision
-		o.Logger.InfoContext(ctx, "ended", "tool", j.state.Tool, "version", j.state.Version, "call", j.state.ID,
-			"attempt", j.attempt, "status", d.Status, "code", d.Code,
-			"took", o.Now().Sub(j.run.started).Round(time.Millisecond))
-	}
 }
 
 // late reports whether the result of a run differs from the decision that another process made: the run ended

@@ -1,4 +1,5 @@
-// Package telemetry makes OpenTelemetry spans of calls, linked across the processes that handle a call.
+// Package telemetry makes OpenTelemetry spans of calls, linked across the processes that handle a call. [Meter] counts
+// outcomes, and [Log] logs them.
 //
 // The dispatcher's span "admit" continues the trace that the request names. Its context is stored in the call log. The
 // executor's span "execute_tool" is its child, even if the tool could not be started. A refused request has a span

@@ -156,10 +156,10 @@ func (m *Admission) notWritten(
 	return s, false
 }
 
-// logAdmission logs an admission with level INFO.
+// logAdmission logs an admission with level DEBUG.
 func (m *Admission) logAdmission(ctx context.Context, s call.State, a call.Attempt) {
-	if m.Logger.Enabled(ctx, slog.LevelInfo) {
-		m.Logger.InfoContext(ctx, "admitted", "tool", s.Tool, "version", s.Version, "call", s.ID, "attempt", a.N,
+	if m.Logger.Enabled(ctx, slog.LevelDebug) {
+		m.Logger.DebugContext(ctx, "admitted", "tool", s.Tool, "version", s.Version, "call", s.ID, "attempt", a.N,
 			"call_id", a.Owner.CallID)
 	}
 }

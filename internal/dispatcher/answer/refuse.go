@@ -101,11 +101,9 @@ func (a *Answers) refuse(
 	}
 	if a.Trace.Event != nil {
 		a.Trace.Event(ctx, r.Describe(call.TraceEvent{
-			At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Error: e,
+			At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Step: r.Step, Counted: counted, Error: e,
 		}))
 	}
-	a.Logger.InfoContext(ctx, "refused", "tool", in.Tool, "call_id", callID, "code", e.Code, "step", r.Step,
-		"stage", stage)
 	a.replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}).Correlated(trace))
 }
 

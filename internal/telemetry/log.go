@@ -1,0 +1,102 @@
+package telemetry
+
+import (
+	"context"
+	"hash/crc32"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
+)
+
+// Log logs the outcomes that one process has written, and its own refusals, with level INFO. So each outcome is in the
+// log of one process. The fields have the names of 000 §9 and of 004 §4.2, and none is a part of an input.
+type Log struct {
+	to     *slog.Logger
+	sample float64
+}
+
+// Invocation is the value of the field event of each outcome.
+const Invocation = "tool_invocation"
+
+// NewLog returns a Log that writes to log. sample is the share of successful calls that it logs, chosen by their
+// references, so that all processes choose the same; 0 means all of them. It logs every error.
+func NewLog(log *slog.Logger, sample float64) *Log { return &Log{log, sample} }
+
+// Trace returns the hooks that log. They call those of inner, too.
+func (l *Log) Trace(inner call.Trace) call.Trace {
+	return call.Trace{Begin: inner.Begin, Event: func(ctx context.Context, s call.TraceEvent) {
+		if inner.Event != nil {
+			inner.Event(ctx, s)
+		}
+		switch {
+		case s.At == call.TraceAfterDecide && s.Won && l.to.Enabled(ctx, slog.LevelInfo):
+			l.outcome(ctx, s)
+		case s.At == call.TraceRefused && s.Counted <= 1 && l.to.Enabled(ctx, slog.LevelInfo):
+			l.refusal(ctx, s)
+		}
+	}}
+}
+
+// outcome logs an outcome that this process has written.
+func (l *Log) outcome(ctx context.Context, s call.TraceEvent) {
+	a, ok := s.State.Attempt(s.Attempt)
+	if !ok || a.Decision == nil {
+		return
+	}
+	p, d, ref := s.State.Pinned, a.Decision, s.State.Ref()
+	if d.Status == envelope.Success && !l.chosen(ref) {
+		return
+	}
+	e := event{
+		tool: p.Tool, fn: p.Fn, callID: a.Owner.CallID, trace: a.Owner.Trace, status: d.Status, code: d.Code,
+		durationMS: s.Metrics.DurationMS,
+	}
+	l.write(ctx, "ended", e, slog.String("version", p.Version), slog.String("ref", ref), slog.Int("attempt", s.Attempt),
+		slog.String("by", string(d.By)), slog.Int64("queue_ms", s.Metrics.QueueMS))
+}
+
+// refusal logs a refusal. A refusal that the audit record only counts is not logged, because a sender could fill the
+// disk with it.
+func (l *Log) refusal(ctx context.Context, s call.TraceEvent) {
+	e := event{tool: s.Tool, status: s.Error.Code.Status(), code: s.Error.Code}
+	if req := s.Request; req != nil {
+		e.fn, e.callID, e.trace = req.Fn, req.CallID, req.Context.TraceID
+	}
+	l.write(ctx, "refused", e, slog.String("version", s.State.Version), slog.String("stage", s.Stage),
+		slog.Int("step", s.Step))
+}
+
+// chosen reports whether the share that is logged contains a call.
+func (l *Log) chosen(ref string) bool {
+	return l.sample == 0 || float64(crc32.ChecksumIEEE([]byte(ref))) < l.sample*math.MaxUint32
+}
+
+// event holds the fields that an outcome and a refusal have in common.
+type event struct {
+	tool, fn, callID, trace string
+	status                  envelope.Status
+	code                    envelope.Code // "" of a success
+	durationMS              int64
+}
+
+// maxFields is the number of fields of an event, so that they fit into one slice.
+const maxFields = 17
+
+// write logs an event. 000 §9 and 004 §4.2 name the tool, the function, the call and the duration differently, so these
+// fields are there twice. It makes the record itself, because slog.Logger would look for the line of code.
+func (l *Log) write(ctx context.Context, says string, e event, more ...slog.Attr) {
+	r := slog.NewRecord(time.Now(), slog.LevelInfo, says, 0)
+	all := append(make([]slog.Attr, 0, maxFields), slog.String("event", Invocation),
+		slog.String("tool_id", e.tool), slog.String("fn", e.fn), slog.String("call_id", e.callID),
+		slog.String("status", string(e.status)), slog.Int64("duration_ms", e.durationMS),
+		slog.String("requestId", e.callID), slog.String("traceId", e.trace), slog.String("tool", e.tool),
+		slog.String("action", e.fn), slog.Int64("durationMs", e.durationMS))
+	if e.code != "" {
+		all = append(all, slog.String("error.code", string(e.code)))
+	}
+	r.AddAttrs(append(all, more...)...)
+	_ = l.to.Handler().Handle(ctx, r) // as slog.Logger does
+}
