@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"path/filepath"
 	"sync"
@@ -86,7 +87,7 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 		"serve the example tools fs.write, text.search, transcript.clean and web.fetch in place of --tools. Their programs "+
 			"are this one, and each start writes their manifests to the folder examples below --data-dir, by default "+
 			filepath.Join(g.env.exampleState(), "examples"))
-	d.node.Env, d.node.Signals.Listen = "dev", "127.0.0.1:0"
+	d.node.Env, d.node.Signals.Listen, d.node.Signals.Level = "dev", "127.0.0.1:0", slog.LevelWarn
 	d.node.Flags(cmd)
 	d.node.RecordFlags(cmd)
 	d.pool.Flags(cmd)
@@ -96,6 +97,9 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 }
 
 func (d *development) run(ctx context.Context) (err error) {
+	env, end := d.env.common().Unblocked()
+	defer end()
+	d.env.stderr = env.Stderr
 	read := stampOf(d.node.Tools)
 	tools, err := d.node.Toolset()
 	if err != nil {
@@ -117,7 +121,7 @@ func (d *development) run(ctx context.Context) (err error) {
 		return err
 	}
 	d.node.Fsync = true
-	o, signals, err := d.node.Options(ctx, "toolbus-dev", d.env.stderr)
+	o, signals, err := d.node.Options(ctx, "toolbus-dev", env)
 	if err != nil {
 		return err
 	}
@@ -174,7 +178,7 @@ func (d *development) allowAll() toolbus.DispatcherOptions {
 
 // startServer starts the server, with accounts unless d.insecure is set.
 func (d *development) startServer() (srv *natsserver.Server, stop func(), err error) {
-	log := cli.Logger(d.env.stderr, d.node.Verbose)
+	log := d.env.common().Logger(d.node.Level())
 	o := natsserver.Options{
 		StoreDir: filepath.Join(d.state, "nats"), Port: d.port, SyncAlways: true, Log: log, Closed: true,
 	}

@@ -93,7 +93,7 @@ func TestDevOpensWhenReady(t *testing.T) {
 		t.Errorf("exit %d: %s", got.code, got.stderr)
 	}
 	stop()
-	if strings.Contains(said.String(), "auth") || strings.Contains(said.String(), "level=ERROR") {
+	if strings.Contains(said.String(), "auth") || strings.Contains(said.String(), `"level":"error"`) {
 		t.Errorf("dev said %s", said)
 	}
 }

@@ -62,7 +62,7 @@ func TestDoctorOfDev(t *testing.T) {
 		}
 	}
 	stop()
-	if strings.Contains(said.String(), "Violation") || strings.Contains(said.String(), "level=ERROR") {
+	if strings.Contains(said.String(), "Violation") || strings.Contains(said.String(), `"level":"error"`) {
 		t.Errorf("dev said %s", said)
 	}
 }

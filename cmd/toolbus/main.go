@@ -29,7 +29,7 @@ func main() {
 	of := cli.Surroundings()
 	env := environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: of.Environ,
-		terminal: isTerminal(os.Stdout), watched: isTerminal(os.Stderr), zone: time.Local,
+		terminal: cli.IsTerminal(os.Stdout), watched: cli.IsTerminal(os.Stderr), zone: time.Local,
 		url: of.URL, context: of.Context, credentials: of.Credentials, config: of.Config,
 		state: os.Getenv("XDG_STATE_HOME"), home: os.Getenv("HOME"),
 	}
@@ -54,7 +54,8 @@ type environment struct {
 // common returns the environment for the commands of package cli.
 func (e *environment) common() cli.Env {
 	return cli.Env{
-		Stdout: e.stdout, Stderr: e.stderr, Environ: e.environ, URL: e.url, Context: e.context, Credentials: e.credentials,
+		Stdout: e.stdout, Stderr: e.stderr, Terminal: e.watched,
+		Environ: e.environ, URL: e.url, Context: e.context, Credentials: e.credentials,
 		Config: cmp.Or(e.config, filepath.Join(e.home, ".config")),
 	}
 }
@@ -239,9 +240,4 @@ func subcommand(cmd *cobra.Command) *cobra.Command {
 	cmd.GroupID = "run"
 	cmd.Example = strings.Replace(cmd.Example, cmd.Name(), "toolbus "+cmd.Name(), 1)
 	return cmd
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

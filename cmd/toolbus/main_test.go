@@ -22,6 +22,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
@@ -34,9 +35,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "tool" {
 		os.Exit(play(os.Stdin, os.Stdout))
 	}
-	if len(os.Args) > 2 && os.Args[1] == "dev" { // an example tool
+	if len(os.Args) > 2 && slices.Contains([]string{"dev", "dispatcher", "executor"}, os.Args[1]) { // dev: an example tool
 		env := environment{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
-		os.Exit(run(context.Background(), env, os.Args[1:]))
+		cli.Main(func(ctx context.Context) int { return run(ctx, env, os.Args[1:]) })
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -509,6 +510,7 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("dev --otlp-endpoint garbage " + serve), "http or https"},
 		{strings.Fields("dispatcher --otlp-endpoint ftp://x/y " + serve), "http or https"},
 		{strings.Fields("dispatcher --http-listen 9464 " + serve), "HOST:PORT"},
+		{strings.Fields("executor --log-sample 0 " + serve), "--log-sample"},
 		{strings.Fields("executor --http-token-file token " + serve), "--http-listen"},
 		{strings.Fields("executor --pprof " + serve), "--http-listen"},
 		{strings.Fields("dispatcher --replicas 6 " + serve), "1 to 5"},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net"
 	"os"
@@ -34,7 +35,9 @@ executors as processes of their own; in production run nats-server with a config
 				return err
 			}
 			cli.Collect(g.env.environ, storePercent, math.MaxInt64)
-			o.Log = cli.Logger(g.env.stderr, false)
+			env, end := g.env.common().Unblocked()
+			defer end()
+			o.Log = env.Logger(slog.LevelWarn)
 			srv, stop, err := startServer(o, func() error { return nil })
 			if err != nil {
 				return err

@@ -292,18 +292,18 @@ func TestOptions(t *testing.T) {
 	n := &cli.Node{}
 	cmd := &cobra.Command{}
 	n.Flags(cmd)
-	if err := cmd.ParseFlags([]string{"--lease", "3s", "--clock-skew", "1h", "-v", "--otlp-endpoint",
-		"http://127.0.0.1:1/v1/traces"}); err != nil {
+	if err := cmd.ParseFlags([]string{"--lease", "3s", "--clock-skew", "1h", "-v", "--log-sample", "0.25",
+		"--otlp-endpoint", "http://127.0.0.1:1/v1/traces"}); err != nil {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	o, signals, err := n.Options(t.Context(), "test", &stderr)
+	o, signals, err := n.Options(t.Context(), "test", cli.Env{Stderr: &stderr})
 	if err != nil {
 		t.Fatal(err)
 	}
 	signals.End(t.Context())
 	if o.Name != "test" || o.Topology.Lease != 3*time.Second || o.Skew != time.Hour ||
-		o.TracerProvider == nil {
+		o.LogSample != 0.25 || o.TracerProvider == nil {
 		t.Errorf("the options are not those of the flags: %+v", o)
 	}
 	if o.Logger.Debug("seen"); !strings.Contains(stderr.String(), "seen") {

@@ -8,19 +8,27 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/internal/client/link"
+	"github.com/seed-018f16cc/toolbus/internal/telemetry"
 )
 
-// Logger returns a logger that writes to w, one line per event: warnings and errors, or everything. Without everything
-// it logs a message at most spareLines times per sparePeriod, and later how many it left out: while a server is away,
-// messages repeat. It leaves out warnings of messages that were not sent because the connection is lost.
-func Logger(w io.Writer, everything bool) *slog.Logger {
-	if everything {
-		return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))
+// Logger returns a logger of events from level on, one line each: JSON, or text if Stderr is a terminal. Unless it logs
+// everything, that is from [slog.LevelDebug] on, it logs a message at most spareLines times per sparePeriod, and later
+// how many it left out: while a server is away, messages repeat. It leaves out no outcome of a call, but warnings of
+// messages that were not sent because the connection is lost.
+func (e Env) Logger(level slog.Level) *slog.Logger {
+	to := e.handler(e.Stderr, level)
+	if level <= slog.LevelDebug {
+		return slog.New(to)
 	}
-	return slog.New(&sparing{
-		Handler: slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelWarn}),
-		said:    &said{of: map[string]*period{}},
-	})
+	return slog.New(&sparing{Handler: to, said: &said{of: map[string]*period{}}})
+}
+
+// handler returns the handler of a log that is read where Stderr is.
+func (e Env) handler(w io.Writer, level slog.Level) slog.Handler {
+	if e.Terminal {
+		return slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
+	}
+	return newJSONHandler(w, level)
 }
 
 // Limits for events with the same message, whatever their attributes.
@@ -74,6 +82,9 @@ func (s *said) more(message string, now time.Time) (leftOut int, ok bool) {
 func (s *sparing) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level == slog.LevelWarn && isLost(r) {
 		return nil
+	}
+	if telemetry.IsOutcome(r) {
+		return s.Handler.Handle(ctx, r)
 	}
 	leftOut, ok := s.said.more(r.Message, r.Time)
 	if !ok {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,7 @@ import (
 // Env is the environment of a command.
 type Env struct {
 	Stdout, Stderr io.Writer
+	Terminal       bool     // Stderr is a terminal
 	Environ        []string // variables as NAME=value; manifests may name some for tools
 	URL            string   // TOOLBUS_URL
 	Context        string   // TOOLBUS_CONTEXT
@@ -39,10 +41,17 @@ type Env struct {
 // Surroundings returns the environment of this process.
 func Surroundings() Env {
 	return Env{
-		Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL"),
+		Stdout: os.Stdout, Stderr: os.Stderr, Terminal: IsTerminal(os.Stderr),
+		Environ: os.Environ(), URL: os.Getenv("TOOLBUS_URL"),
 		Context: os.Getenv("TOOLBUS_CONTEXT"), Credentials: os.Getenv("TOOLBUS_CREDENTIALS"),
 		Config: cmp.Or(os.Getenv("XDG_CONFIG_HOME"), filepath.Join(os.Getenv("HOME"), ".config")),
 	}
+}
+
+// IsTerminal reports whether f is a terminal.
+func IsTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // Node holds the flags of all processes that serve a bus.
@@ -86,7 +95,7 @@ func (n *Node) Flags(cmd *cobra.Command) {
 		"`FILE` that the process writes the bus URL to when it serves")
 	n.Signals.flags(f)
 	f.BoolVarP(&n.Verbose, "verbose", "v", false,
-		"log every call, not only problems")
+		"log every event, also those for finding faults")
 	f.DurationVar(&n.skew, "clock-skew", 0, "shift the local clock (to test that skew does no harm)")
 	_ = f.MarkHidden("clock-skew") // the flag exists
 }
@@ -173,13 +182,19 @@ func (n *Node) Check() error {
 	return n.Signals.check()
 }
 
-// Options returns the options of the connection, and the signals of the process, which the caller must end. The process
-// logs to stderr.
-func (n *Node) Options(ctx context.Context, service string,
-	stderr io.Writer) (o toolbus.Options, signals *Signals, err error) {
+// Level returns the level from which on the process logs events.
+func (n *Node) Level() slog.Level {
+	if n.Verbose {
+		return slog.LevelDebug
+	}
+	return n.Signals.Level
+}
+
+// Options returns the options of the connection, and the signals of the process, which the caller must end.
+func (n *Node) Options(ctx context.Context, service string, env Env) (o toolbus.Options, signals *Signals, err error) {
 	r := n.retention
 	o = toolbus.Options{
-		Name: service, Skew: n.skew, Logger: Logger(stderr, n.Verbose), PayloadMemory: n.memory << 20, SecretsDir: n.keys,
+		Name: service, Skew: n.skew, Logger: env.Logger(n.Level()), PayloadMemory: n.memory << 20, SecretsDir: n.keys,
 		Topology: toolbus.Topology{
 			Lease: n.lease, SyncAlways: n.Fsync, Batch: n.batch, Replicas: n.replicas, Partitions: n.partitions,
 			Retention: toolbus.Retention{

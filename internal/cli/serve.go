@@ -42,6 +42,8 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func()
 	if err := cmp.Or(n.Check(), a.Check(n), n.CheckKeys()); err != nil {
 		return err
 	}
+	env, end := env.Unblocked()
+	defer end()
 	part := func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error) {
 		o := a.Options()
 		o.InsecureNoAuth = n.insecure
@@ -80,7 +82,7 @@ func (n *Node) serve(
 	if err := n.Unready(); err != nil {
 		return err
 	}
-	o, signals, err := n.Options(ctx, service, env.Stderr)
+	o, signals, err := n.Options(ctx, service, env)
 	if err != nil {
 		return err
 	}
@@ -185,6 +187,8 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, access func() (Acce
 	if err := cmp.Or(n.Check(), p.Check()); err != nil {
 		return err
 	}
+	env, end := env.Unblocked()
+	defer end()
 	part := func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error) {
 		o := p.Options(env.Environ)
 		o.Ready = func(instance string) {

@@ -17,18 +17,23 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/telemetry/otlp"
 )
 
-// SignalFlags are the flags for traces, metrics and health. The zero value has none of them.
+// SignalFlags are the flags for traces, metrics, logs and health. The zero value has an event of each outcome, and none
+// of the others.
 type SignalFlags struct {
-	Listen string // host and port of the endpoints; set it before [Node.Flags] for another default
-	otlp   string // URL of a collector
-	token  string // file
-	pprof  bool   // serve profiles
+	Level  slog.Level // events from this level on are logged; with --verbose all are
+	Listen string     // host and port of the endpoints; set it before [Node.Flags] for another default
+	sample float64    // share of successful calls that are logged
+	otlp   string     // URL of a collector
+	token  string     // file
+	pprof  bool       // serve profiles
 }
 
 func (f *SignalFlags) flags(to *pflag.FlagSet) {
 	to.StringVar(&f.otlp, "otlp-endpoint", "",
 		"`URL` of a collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces. Metrics go to "+
 			"/v1/metrics beside it (default: send neither)")
+	to.Float64Var(&f.sample, "log-sample", 1,
+		"share of successful calls to log, above 0 and at most 1, chosen by their references; errors are always logged")
 	to.StringVar(&f.Listen, "http-listen", f.Listen,
 		"`HOST:PORT` to serve /healthz, /readyz and /metrics at; port 0 picks a free one")
 	to.StringVar(&f.token, "http-token-file", "",
@@ -42,6 +47,9 @@ func (f *SignalFlags) flags(to *pflag.FlagSet) {
 func (f *SignalFlags) check() error {
 	if f.otlp != "" && !httpURL(f.otlp) {
 		return Usagef("--otlp-endpoint %q: use an http or https URL, such as http://127.0.0.1:4318/v1/traces", f.otlp)
+	}
+	if !(f.sample > 0 && f.sample <= 1) {
+		return Usagef("--log-sample is %v: use a number above 0, and at most 1", f.sample)
 	}
 	if f.Listen == "" {
 		if f.token != "" || f.pprof {
@@ -71,6 +79,7 @@ type Signals struct {
 // open returns the signals of a service, and makes o use them. Call End when the process ends.
 func (f *SignalFlags) open(ctx context.Context, service string, o *toolbus.Options) (*Signals, error) {
 	s := &Signals{log: o.Logger}
+	o.LogSample = f.sample
 	readers, err := s.openReaders(ctx, f, service, o)
 	if err != nil {
 		s.End(ctx)

@@ -18,8 +18,20 @@ type Log struct {
 	sample float64
 }
 
-// Invocation is the value of the field event of each outcome.
-const Invocation = "tool_invocation"
+// The first field of each outcome.
+const (
+	eventKey   = "event"
+	invocation = "tool_invocation"
+)
+
+// IsOutcome reports whether a [Log] wrote r.
+func IsOutcome(r slog.Record) (is bool) {
+	r.Attrs(func(first slog.Attr) bool {
+		is = first.Key == eventKey && first.Value.Kind() == slog.KindString && first.Value.String() == invocation
+		return false
+	})
+	return is
+}
 
 // NewLog returns a Log that writes to log. sample is the share of successful calls that it logs, chosen by their
 // references, so that all processes choose the same; 0 means all of them. It logs every error.
@@ -71,7 +83,7 @@ func (l *Log) refusal(ctx context.Context, s call.TraceEvent) {
 
 // chosen reports whether the share that is logged contains a call.
 func (l *Log) chosen(ref string) bool {
-	return l.sample == 0 || float64(crc32.ChecksumIEEE([]byte(ref))) < l.sample*math.MaxUint32
+	return l.sample == 0 || l.sample == 1 || float64(crc32.ChecksumIEEE([]byte(ref))) <= l.sample*math.MaxUint32
 }
 
 // event holds the fields that an outcome and a refusal have in common.
@@ -89,7 +101,7 @@ const maxFields = 17
 // fields are there twice. It makes the record itself, because slog.Logger would look for the line of code.
 func (l *Log) write(ctx context.Context, says string, e event, more ...slog.Attr) {
 	r := slog.NewRecord(time.Now(), slog.LevelInfo, says, 0)
-	all := append(make([]slog.Attr, 0, maxFields), slog.String("event", Invocation),
+	all := append(make([]slog.Attr, 0, maxFields), slog.String(eventKey, invocation),
 		slog.String("tool_id", e.tool), slog.String("fn", e.fn), slog.String("call_id", e.callID),
 		slog.String("status", string(e.status)), slog.Int64("duration_ms", e.durationMS),
 		slog.String("requestId", e.callID), slog.String("traceId", e.trace), slog.String("tool", e.tool),

@@ -2,12 +2,9 @@ package telemetry_test
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
-
-	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -32,22 +29,5 @@ func TestLogLeavesOut(t *testing.T) {
 	}
 	if inner != 6 {
 		t.Errorf("the inner hook was called %d times", inner)
-	}
-}
-
-// BenchmarkSignals measures what metrics and the log cost a call: its run, and its outcome.
-func BenchmarkSignals(b *testing.B) {
-	m, err := telemetry.NewMeter(sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	log := slog.New(slog.NewJSONHandler(io.Discard, nil))
-	trace, e := telemetry.NewLog(log, 0).Trace(m.Trace(call.Trace{})), decided("one", "", true)
-	run := call.TraceEvent{At: call.TraceRun, State: e.State, Attempt: 1}
-	b.ReportAllocs()
-	for b.Loop() {
-		_, _, end := trace.Begin(b.Context(), run)
-		end(call.TraceEvent{})
-		trace.Event(b.Context(), e)
 	}
 }

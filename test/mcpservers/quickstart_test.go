@@ -170,7 +170,7 @@ func (p *page) shell(script string) string {
 	if err != nil {
 		p.Fatalf("%v\n%s", err, out)
 	}
-	if strings.Contains(string(out), "level=ERROR") || strings.Contains(string(out), "authentication") {
+	if strings.Contains(string(out), `"level":"error"`) || strings.Contains(string(out), "authentication") {
 		p.Errorf("the bus has errors to report:\n%s", out)
 	}
 	return string(out)

@@ -21,10 +21,26 @@ type Process struct {
 
 	name   string
 	cmd    *exec.Cmd
-	err    strings.Builder // its standard error; read after it has ended
+	err    tail // of its standard error; read after it has ended
 	gone   chan struct{}
 	failed error // error with which it ended
 }
+
+// tail keeps at least the last maxTail bytes that are written to it: a process logs each call.
+type tail struct{ text []byte }
+
+const maxTail = 64 << 10
+
+// Write implements io.Writer.
+func (t *tail) Write(p []byte) (int, error) {
+	t.text = append(t.text, p...)
+	if n := len(t.text); n > 2*maxTail {
+		t.text = append(t.text[:0], t.text[n-maxTail:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string { return string(t.text) }
 
 // StartTimeout limits the time until a process is ready.
 const StartTimeout = 60 * time.Second
