@@ -11,15 +11,18 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Events returns the valid events of a log that are still stored, oldest first, without their bodies. The server keeps
-// the newest 32 joins of an attempt. Events waits at most
-// LogOptions.Answer. It is for a process that may read the log itself.
-func (l *Log) Events(ctx context.Context, tool, id string) (all []call.Entry, err error) {
+// maxEvents is the largest number of events that Events returns. Each one takes a request.
+const maxEvents = 100
+
+// Events returns the valid events of a log that are still stored, from the request at a sequence on, oldest first and
+// without their bodies. It returns at most maxEvents. The server keeps the newest 32 joins of an attempt. Events waits
+// at most LogOptions.Answer. It is for a process that may read the log itself.
+func (l *Log) Events(ctx context.Context, tool, id string, from uint64) (all []call.Entry, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.answer)
 	defer cancel()
 	p, _ := l.part(id)
 	key, state := subjects.Key{Tool: tool, ID: id, Partition: p}, call.State{}
-	for seq := uint64(1); len(all) < maxFold; seq++ {
+	for seq := max(1, from); len(all) < maxEvents; seq++ {
 		msg, err := l.local.parts[p].GetMsg(ctx, seq, jetstream.WithGetMsgSubject(key.Filter()))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			break

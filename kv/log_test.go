@@ -457,7 +457,7 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := f.log.Events(t.Context(), "web.fetch", "id2")
+	all, err := f.log.Events(t.Context(), "web.fetch", "id2", 0)
 	if err != nil || len(all) != 3 {
 		t.Fatalf("%+v, %v", all, err)
 	}
@@ -466,7 +466,28 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%+v, want %s", e, kind)
 		}
 	}
-	if all, err = f.log.Events(t.Context(), "web.fetch", "id3"); err != nil || len(all) > 0 {
+	if all, err = f.log.Events(t.Context(), "web.fetch", "id3", 0); err != nil || len(all) > 0 {
 		t.Errorf("of no call: %+v, %v", all, err)
+	}
+}
+
+// Events from the request of an attempt on are those of that attempt and of later ones, with the whole state.
+func TestEventsFromARequest(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	var s call.State
+	write := func(e call.Event, data []byte) {
+		t.Helper()
+		var err error
+		if s, err = f.log.Write(t.Context(), e, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request := []byte(`{"request":{}}`)
+	write(admission(t, s, "id1", "A", time.Minute), request)
+	write(timeout(s, "t-1"), body) // nobody has claimed it, so another attempt may follow
+	write(admission(t, s, "id1", "B", time.Minute), request)
+	all, err := f.log.Events(t.Context(), "web.fetch", "id1", s.Last().Admitted)
+	if err != nil || len(all) != 1 || all[0].Attempt != 2 || len(all[0].State.Attempts) != 2 {
+		t.Errorf("%+v, %v", all, err)
 	}
 }

@@ -12,6 +12,10 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
+// tracedAttempts is the number of the newest attempts whose joins and former claims a trace has: each event of them is
+// a request to the server. Of older attempts it has what the state of the log says.
+const tracedAttempts = 10
+
 // Traced returns the events of a call, for those who may ask why, and the state of its log. It leaves out attempts that
 // the token of the sender does not cover, and other attempts than that of q.CallID, if that is set.
 func (d *Dispatcher) Traced(
@@ -24,7 +28,7 @@ func (d *Dispatcher) Traced(
 	s, stored := last.State, []call.Entry(nil)
 	if d.Heads != nil {
 		var err error
-		if stored, err = d.Heads.Events(ctx, s.Tool, s.ID); err != nil {
+		if stored, err = d.Heads.Events(ctx, s.Tool, s.ID, tracedFrom(s, q, only)); err != nil {
 			return none, s, logUnread(err)
 		}
 	}
@@ -43,6 +47,14 @@ func (d *Dispatcher) Traced(
 		r.Events = append(r.Events, events...)
 	}
 	return r, s, nil
+}
+
+// tracedFrom returns the sequence of the request from which on the events are read for the answer to q.
+func tracedFrom(s call.State, q envelope.CallRef, only call.Attempt) uint64 {
+	if q.CallID != "" {
+		return only.Admitted
+	}
+	return s.Attempts[max(0, len(s.Attempts)-tracedAttempts)].Admitted
 }
 
 // traceAttempt returns the events of attempt a: the request first, the outcome last, and the others by their times.

@@ -23,7 +23,7 @@ func (l stored) StoredAt(context.Context, call.State, uint64) (time.Time, error)
 	return time.Time{}, nil
 }
 
-func (l stored) Events(context.Context, string, string) ([]call.Entry, error) {
+func (l stored) Events(context.Context, string, string, uint64) ([]call.Entry, error) {
 	return l.Entries(), nil
 }
 

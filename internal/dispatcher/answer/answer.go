@@ -26,8 +26,8 @@ type Heads interface {
 	Head(ctx context.Context, tool, id string) (call.Entry, error)
 	// StoredAt returns the time of the event of the log s at a sequence, or the zero time if it has expired.
 	StoredAt(ctx context.Context, s call.State, seq uint64) (time.Time, error)
-	// Events returns the events of a log that are still stored, oldest first.
-	Events(ctx context.Context, tool, id string) ([]call.Entry, error)
+	// Events returns the events of a log that are still stored, from a request on, oldest first.
+	Events(ctx context.Context, tool, id string, from uint64) ([]call.Entry, error)
 }
 
 // Process has the log, the clock and the hooks that all parts of one dispatcher share. Heads, Strange, ToolsDiffer,
