@@ -18,8 +18,8 @@ const (
 	TraceAfterAdmit       TracePoint = "after-admit"     // the request event is written
 	TraceAccepted         TracePoint = "accepted"        // before the acceptance is sent or delayed
 	TraceBeforeJoin       TracePoint = "before-join"     // before a join event is written
-	TraceAfterJoin        TracePoint = "after-join"      // the join event is written
-	TraceReplayed         TracePoint = "replayed"        // a stored outcome was sent
+	TraceAfterJoin        TracePoint = "after-join"      // the log has the join of a Request
+	TraceReplayed         TracePoint = "replayed"        // a Request was sent a stored outcome
 	TraceDelivered        TracePoint = "told"            // the outcome was sent to a waiting caller
 	TraceBeforeTimeout    TracePoint = "before-timeout"  // a deadline has passed
 	TraceBeforePoolAbsent TracePoint = "before-desert"   // the pool of the attempt is absent
@@ -75,5 +75,12 @@ type Trace struct {
 func (o *Trace) Emit(ctx context.Context, at TracePoint, s *State, n int) {
 	if o.Event != nil {
 		o.Event(ctx, TraceEvent{At: at, State: *s, Attempt: n})
+	}
+}
+
+// Share calls Event, if it is not nil, for a request that shares attempt n.
+func (o *Trace) Share(ctx context.Context, at TracePoint, s *State, n int, req *envelope.Request) {
+	if o.Event != nil {
+		o.Event(ctx, TraceEvent{At: at, State: *s, Attempt: n, Request: req})
 	}
 }

@@ -24,6 +24,7 @@ type SignalFlags struct {
 	Listen string     // host and port of the endpoints; set it before [Node.Flags] for another default
 	sample float64    // share of successful calls that are logged
 	otlp   string     // URL of a collector
+	ratio  float64    // share of the traces that it gets
 	token  string     // file
 	pprof  bool       // serve profiles
 }
@@ -32,6 +33,8 @@ func (f *SignalFlags) flags(to *pflag.FlagSet) {
 	to.StringVar(&f.otlp, "otlp-endpoint", "",
 		"`URL` of a collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces. Metrics go to "+
 			"/v1/metrics beside it (default: send neither)")
+	to.Float64Var(&f.ratio, "trace-ratio", 1,
+		"share of the traces to send, above 0 and at most 1, chosen by their ids: give all processes the same")
 	to.Float64Var(&f.sample, "log-sample", 1,
 		"share of successful calls to log, above 0 and at most 1, chosen by their references; errors are always logged")
 	to.StringVar(&f.Listen, "http-listen", f.Listen,
@@ -47,6 +50,9 @@ func (f *SignalFlags) flags(to *pflag.FlagSet) {
 func (f *SignalFlags) check() error {
 	if f.otlp != "" && !httpURL(f.otlp) {
 		return Usagef("--otlp-endpoint %q: use an http or https URL, such as http://127.0.0.1:4318/v1/traces", f.otlp)
+	}
+	if !(f.ratio > 0 && f.ratio <= 1) {
+		return Usagef("--trace-ratio is %v: use a number above 0, and at most 1", f.ratio)
 	}
 	if !(f.sample > 0 && f.sample <= 1) {
 		return Usagef("--log-sample is %v: use a number above 0, and at most 1", f.sample)
@@ -103,7 +109,7 @@ func (s *Signals) openReaders(
 ) (readers []sdkmetric.Reader, err error) {
 	if f.otlp != "" {
 		otel.SetErrorHandler(otel.ErrorHandlerFunc(s.notSent)) // of the whole process
-		tracer, err := otlp.Traces(ctx, service, f.otlp)
+		tracer, err := otlp.Traces(ctx, service, f.otlp, f.ratio)
 		if err != nil {
 			return nil, err
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // tracedAttempts is the number of the newest attempts whose joins and former claims a trace has: each event of them is
-// a request to the server. Of older attempts it has what the state of the log says.
+// a request to the server. It has of older attempts what the state says.
 const tracedAttempts = 10
 
 // Traced returns the events of a call, for those who may ask why, and the state of its log. It leaves out attempts that

@@ -34,8 +34,13 @@ func (t Tracer) Trace() call.Trace {
 			return t.admit(ctx, s)
 		},
 		Event: func(ctx context.Context, s call.TraceEvent) {
-			if s.At == call.TraceRefused {
+			switch s.At {
+			case call.TraceRefused:
 				t.refuse(ctx, s)
+			case call.TraceAfterJoin:
+				t.share(ctx, "join ", s)
+			case call.TraceReplayed:
+				t.share(ctx, "replay ", s)
 			}
 		},
 	}
@@ -112,6 +117,22 @@ func (t Tracer) refuse(ctx context.Context, s call.TraceEvent) {
 			attribute.String("refused.at", s.Stage),
 		), trace.WithAttributes(nature(s)...))
 	span.SetStatus(codes.Error, envelope.Lookup(s.Error.Code).Message)
+	span.End()
+}
+
+// share creates the span of a request that shares the attempt of another one, in the trace that the request names. It
+// has no duration, and a link to the span of the admission.
+func (t Tracer) share(ctx context.Context, does string, s call.TraceEvent) {
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(
+		attribute.String("tool.name", s.State.Tool), attribute.String("tool.version", s.State.Version),
+		attribute.String("tool.fn", s.Request.Fn), attribute.String("call.id", s.Request.CallID),
+		attribute.String("call.ref", s.State.Ref()), attribute.Int("call.attempt", s.Attempt),
+	)}
+	a, _ := s.State.Attempt(s.Attempt)
+	if admitted, known := below(ctx, a.Owner.Parent); known {
+		options = append(options, trace.WithLinks(trace.LinkFromContext(admitted)))
+	}
+	_, span := t.tracer.Start(requested(ctx, s.Request), does+s.State.Tool, options...)
 	span.End()
 }
 

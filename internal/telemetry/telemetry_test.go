@@ -125,6 +125,31 @@ func TestAdmittedOrNot(t *testing.T) {
 	}
 }
 
+// A request that joins an attempt, or gets its outcome, has a span in its own trace with a link to the admission.
+func TestShared(t *testing.T) {
+	spans := tracetest.NewInMemoryExporter()
+	tr := telemetry.Of(sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans)))
+	const admission, span = "11111111111111111111111111111111", "2222222222222222"
+	s := call.State{Attempts: []call.Attempt{{N: 1, Owner: call.Owner{Parent: "00-" + admission + "-" + span + "-01"}}}}
+	s.Tool = "web.fetch"
+	req := &envelope.Request{CallID: "c", ToolID: "web.fetch", Fn: "fetch"}
+	req.Context.TraceID = "0af76519-16cd-43dd-8448-eb211c80319c"
+	hooks := tr.Trace()
+	hooks.Share(t.Context(), call.TraceAfterJoin, &s, 1, req)
+	hooks.Share(t.Context(), call.TraceReplayed, &s, 1, req)
+	got := spans.GetSpans()
+	if len(got) != 2 || got[0].Name != "join web.fetch" || got[1].Name != "replay web.fetch" {
+		t.Fatalf("spans %v", got)
+	}
+	for _, one := range got {
+		if one.SpanContext.TraceID().String() != "0af7651916cd43dd8448eb211c80319c" || attribute(one, "call.id") != "c" ||
+			len(one.Links) != 1 || one.Links[0].SpanContext.TraceID().String() != admission ||
+			one.Links[0].SpanContext.SpanID().String() != span {
+			t.Errorf("%+v", one)
+		}
+	}
+}
+
 // A run whose admission was not traced, or names no span, is in the trace that its request names. A request without a
 // valid trace id starts a trace.
 func TestWithoutParent(t *testing.T) {
@@ -152,7 +177,7 @@ func TestWithoutParent(t *testing.T) {
 }
 
 func TestOpenBadEndpoint(t *testing.T) {
-	if _, err := otlp.Traces(t.Context(), "x", "http://127.0.0.1:4318"); err != nil {
+	if _, err := otlp.Traces(t.Context(), "x", "http://127.0.0.1:4318", 1); err != nil {
 		t.Errorf("a collector that is not there yet is no error: %v", err)
 	}
 }

@@ -1,10 +1,14 @@
 package telemetry_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -20,7 +24,7 @@ func TestKeyOfManyBytes(t *testing.T) {
 		paths = append(paths, r.URL.Path)
 	}))
 	defer collector.Close()
-	tr, err := otlp.Traces(t.Context(), "executor", collector.URL+"/v1/traces")
+	tr, err := otlp.Traces(t.Context(), "executor", collector.URL+"/v1/traces", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +36,41 @@ func TestKeyOfManyBytes(t *testing.T) {
 	}
 	if len(paths) != 1 || paths[0] != "/v1/traces" {
 		t.Errorf("the collector was sent %q", paths)
+	}
+}
+
+// Processes with the same ratio send the same share of traces, whose ids are UUIDs.
+func TestTraceRatio(t *testing.T) {
+	collector := httptest.NewServer(http.NotFoundHandler())
+	defer collector.Close()
+	tracer := func(ratio float64) trace.Tracer {
+		p, err := otlp.Traces(t.Context(), "x", collector.URL, ratio)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Shutdown(context.WithoutCancel(t.Context())) }) // the collector takes nothing
+		return p.Tracer("")
+	}
+	one, other, all, sent := tracer(0.2), tracer(0.2), tracer(1), 0
+	const traces = 5000
+	for range traces {
+		parent := trace.NewSpanContext(trace.SpanContextConfig{
+			TraceID: trace.TraceID(uuid.New()), SpanID: trace.SpanID{1}, TraceFlags: trace.FlagsSampled, Remote: true,
+		})
+		ctx := trace.ContextWithRemoteSpanContext(t.Context(), parent)
+		samples := func(by trace.Tracer) bool {
+			_, span := by.Start(ctx, "x")
+			return span.SpanContext().IsSampled()
+		}
+		if samples(one) {
+			sent++
+		}
+		if samples(one) != samples(other) || !samples(all) {
+			t.Fatalf("%s: %t, %t, %t", parent.TraceID(), samples(one), samples(other), samples(all))
+		}
+	}
+	if sent < traces*15/100 || sent > traces*25/100 {
+		t.Errorf("%d of %d traces are sent, want a fifth", sent, traces)
 	}
 }
 

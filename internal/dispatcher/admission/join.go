@@ -74,9 +74,9 @@ func (m *Admission) join(ctx context.Context, q *queue, s call.State, joining []
 		return
 	}
 	q.Learn(after)
-	m.Trace.Emit(ctx, call.TraceAfterJoin, &after, n)
 	for i := range joining {
 		if a := &joining[i]; !slices.Contains(left, *a) {
+			m.Trace.Share(ctx, call.TraceAfterJoin, &after, n, a.Req)
 			m.await(ctx, q, after, n, a)
 		}
 	}

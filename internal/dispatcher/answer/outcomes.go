@@ -83,7 +83,7 @@ func (a *Answers) Replay(ctx context.Context, l *Line, s call.State, n int, c *c
 		return
 	}
 	a.replies.Outcome(c.In.ReplyAddress(), o.For(c.Ask.Owner.CallID, true))
-	a.Trace.Emit(ctx, call.TraceReplayed, &s, n)
+	a.Trace.Share(ctx, call.TraceReplayed, &s, n, c.Req)
 	if !o.Attempt.Has(c.Ask.Owner.CallID) {
 		if l.replayed == nil {
 			l.replayed = map[int]sharing{}

@@ -8,6 +8,7 @@ package otlp
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -16,17 +17,36 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Traces returns a provider that sends the spans of a service to endpoint, a URL such as
-// http://collector:4318/v1/traces. It sends them in batches. Its Shutdown sends the remaining ones.
-func Traces(ctx context.Context, service, endpoint string) (*sdktrace.TracerProvider, error) {
+// http://collector:4318/v1/traces. It sends the share ratio of the traces, from 0 to 1. All processes with the same
+// ratio send the same traces. It sends them in batches. Its Shutdown sends the remaining ones.
+func Traces(ctx context.Context, service, endpoint string, ratio float64) (*sdktrace.TracerProvider, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint))
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
-	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(Service(service))), nil
+	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(Service(service)),
+		sdktrace.WithSampler(sampler(ratio))), nil
 }
+
+// sampler samples a share of the traces by their ids. The sampler of OpenTelemetry compares the end of an id with the
+// share, which takes it to be random: that of a UUID begins with the bits of its variant.
+type sampler float64
+
+// ShouldSample implements sdktrace.Sampler.
+func (s sampler) ShouldSample(p sdktrace.SamplingParameters) sdktrace.SamplingResult {
+	result := sdktrace.SamplingResult{Tracestate: trace.SpanContextFromContext(p.ParentContext).TraceState()}
+	if float64(crc32.ChecksumIEEE(p.TraceID[:])) < float64(s)*(1<<32) {
+		result.Decision = sdktrace.RecordAndSample
+	}
+	return result
+}
+
+// Description implements sdktrace.Sampler.
+func (s sampler) Description() string { return fmt.Sprintf("share of traces: %v", float64(s)) }
 
 // Ends of the URLs of a collector, as the specification of OTLP/HTTP has them.
 const (
