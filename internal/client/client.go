@@ -212,10 +212,14 @@ func (c *Client) withKey(call Call) (_ Call, keyed bool) {
 	return call, keyed
 }
 
-// logOutcome logs a call at level INFO.
+// logOutcome logs a call at level INFO, and a summary of its input at level DEBUG.
 func (c *Client) logOutcome(ctx context.Context, req *envelope.Request, r *envelope.Response, took time.Duration) {
 	if !c.Logger.Enabled(ctx, slog.LevelInfo) {
 		return
+	}
+	if c.Logger.Enabled(ctx, slog.LevelDebug) {
+		c.Logger.DebugContext(ctx, "tool call input", "tool_id", req.ToolID, "fn", req.Fn, "call_id", req.CallID,
+			"input", inputSummary(req.Input))
 	}
 	var code envelope.Code
 	if r.Error != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
 )
 
-// A client logs each call at level INFO: tool, function, call id, status, duration and error code, and nothing of its
-// input.
+// A client logs each call at level INFO: tool, function, call id, status, duration and error code. At level DEBUG it
+// logs names, types and sizes of the input's members, and at none a value.
 func TestLogsTheOutcome(t *testing.T) {
 	f := setup(t)
 	c := f.serve(bustest.Describing("echo"))
@@ -36,7 +36,11 @@ func TestLogsTheOutcome(t *testing.T) {
 			t.Errorf("%s is missing in %s", want, line)
 		}
 	}
-	if strings.Count(line, "\n") != 1 || strings.Contains(line, "personal") {
+	if want := `level=DEBUG msg="tool call input" tool_id=echo fn=run call_id=` + id +
+		` input="{n: string of 10 bytes}"`; !strings.Contains(line, want) {
+		t.Errorf("%s is missing in %s", want, line)
+	}
+	if strings.Count(line, "\n") != 2 || strings.Contains(line, "personal") {
 		t.Errorf("logged %s", line)
 	}
 }
