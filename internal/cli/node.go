@@ -179,7 +179,7 @@ func (n *Node) Check() error {
 	case n.retention.Check() != nil:
 		return Usagef("%v", n.retention.Check())
 	}
-	return n.Signals.check()
+	return n.Signals.Check()
 }
 
 // Level returns the level from which on the process logs events.
@@ -203,7 +203,7 @@ func (n *Node) Options(ctx context.Context, service string, env Env) (o toolbus.
 			},
 		},
 	}
-	signals, err = n.Signals.open(ctx, service, &o)
+	signals, err = n.Signals.Open(ctx, service, &o)
 	return o, signals, err
 }
 

@@ -29,14 +29,21 @@ type SignalFlags struct {
 	pprof  bool       // serve profiles
 }
 
+// flags adds all of them.
 func (f *SignalFlags) flags(to *pflag.FlagSet) {
+	f.Flags(to)
+	to.Float64Var(&f.sample, "log-sample", 1,
+		"share of successful calls to log, above 0 and at most 1, chosen by their references; errors are always logged")
+}
+
+// Flags adds those of a process that decides no outcomes.
+func (f *SignalFlags) Flags(to *pflag.FlagSet) {
+	f.sample = 1
 	to.StringVar(&f.otlp, "otlp-endpoint", "",
 		"`URL` of a collector to send traces to over OTLP/HTTP, for example http://127.0.0.1:4318/v1/traces. Metrics go to "+
 			"/v1/metrics beside it (default: send neither)")
 	to.Float64Var(&f.ratio, "trace-ratio", 1,
 		"share of the traces to send, above 0 and at most 1, chosen by their ids: give all processes the same")
-	to.Float64Var(&f.sample, "log-sample", 1,
-		"share of successful calls to log, above 0 and at most 1, chosen by their references; errors are always logged")
 	to.StringVar(&f.Listen, "http-listen", f.Listen,
 		"`HOST:PORT` to serve /healthz, /readyz and /metrics at; port 0 picks a free one")
 	to.StringVar(&f.token, "http-token-file", "",
@@ -46,8 +53,8 @@ func (f *SignalFlags) flags(to *pflag.FlagSet) {
 		"serve profiles of the process at /debug/pprof, to those who may read /metrics")
 }
 
-// check returns an [ErrUsage] if the flags are invalid.
-func (f *SignalFlags) check() error {
+// Check returns an [ErrUsage] if the flags are invalid.
+func (f *SignalFlags) Check() error {
 	if f.otlp != "" && !httpURL(f.otlp) {
 		return Usagef("--otlp-endpoint %q: use an http or https URL, such as http://127.0.0.1:4318/v1/traces", f.otlp)
 	}
@@ -82,8 +89,8 @@ type Signals struct {
 	log     *slog.Logger
 }
 
-// open returns the signals of a service, and makes o use them. Call End when the process ends.
-func (f *SignalFlags) open(ctx context.Context, service string, o *toolbus.Options) (*Signals, error) {
+// Open returns the signals of a service, and makes o use them. Call End when the process ends.
+func (f *SignalFlags) Open(ctx context.Context, service string, o *toolbus.Options) (*Signals, error) {
 	s := &Signals{log: o.Logger}
 	o.LogSample = f.sample
 	readers, err := s.openReaders(ctx, f, service, o)

@@ -28,6 +28,7 @@ const Path = "/mcp"
 type listener struct {
 	address, ready, url string
 	server              mcp.Options
+	signals             cli.SignalFlags
 }
 
 // Gateway returns the command that serves MCP clients over HTTP.
@@ -81,6 +82,7 @@ It listens only on this machine by default, and without TLS: put a TLS proxy in 
 		"`URL` that clients reach the door by, for its OAuth metadata (default http:// with the host that a request names)")
 	f.StringArrayVar(&l.server.AuthorizationServers, "authorization-server", nil,
 		"`URL` of an OAuth authorization server that issues tokens of this bus, for the metadata; more than once for more")
+	l.signals.Flags(f)
 	return cmd
 }
 
@@ -143,6 +145,9 @@ func (l *listener) check() (err error) {
 	if o.HTTPHold < 0 || o.HTTPComment < 0 {
 		return cli.Usagef("use 0 or more for --http-hold and --http-comment")
 	}
+	if err := l.signals.Check(); err != nil {
+		return err
+	}
 	if l.url != "" {
 		if o.URL, err = mcp.CheckURL(l.url); err != nil {
 			return cli.Usagef("--public-url: %v", err)
@@ -160,12 +165,21 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	if err := l.check(); err != nil {
 		return err
 	}
+	env, end := env.Unblocked()
+	defer end()
+	o := toolbus.Options{Logger: env.Logger(slog.LevelWarn)}
+	signals, err := l.signals.Open(ctx, "toolbus-gateway", &o)
+	if err != nil {
+		return err
+	}
+	defer signals.End(ctx)
 	conn, client, err := connect(ctx, auth.Gateway)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	defer func() { _ = client.Close() }() // conn.Close follows
+	signals.While(conn.NATS().IsConnected)
 	l.server.Version, l.server.Connected = cli.Version(), conn.NATS().IsConnected
 	l.server.Logger = warnings(env, &l.server)
 	if client.Options().Token != nil {
@@ -183,6 +197,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	}
 	door := mcp.New(context.WithoutCancel(ctx), client, l.server) // ends with door.Close
 	defer door.Close()
+	mcp.Measure(door, o.MeterProvider, o.TracerProvider)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	watched := make(chan struct{})
@@ -194,6 +209,10 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	}
 	l.warn(env, client, at)
 	fmt.Fprintf(env.Stdout, "MCP clients are served at %s\n", url)
+	signals.Serving()
+	if from := signals.URL(); from != "" {
+		fmt.Fprintf(env.Stdout, "metrics: %s/metrics\n", from)
+	}
 	return serve(ctx, at, door)
 }
 

@@ -1,10 +1,13 @@
 package mcpcmd
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,7 +85,8 @@ func TestBounds(t *testing.T) {
 	for _, wrong := range []string{
 		"--max-body=0", "--max-body=-1", "--max-requests=0", "--max-sessions=0", "--page-size=0", "--task-after=0",
 		"--search-above=0", "--pin=", "--pin=a b",
-		"--max-connections=0", "--public-url=example.com", "--authorization-server=http://example.com",
+		"--max-connections=0", "--public-url=example.com", "--authorization-server=http://example.com", "--http-listen=9464",
+		"--otlp-endpoint=collector", "--pprof",
 	} {
 		cmd := Gateway(cli.Env{Stdout: io.Discard, Stderr: io.Discard}, never)
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -91,4 +95,70 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}
+}
+
+// With --http-listen a gateway says that it is ready, and how long requests took, until it is stopped.
+func TestGatewayServesMetrics(t *testing.T) {
+	bus := toolbustest.Start(t, toolbus.NewToolset())
+	said, to := io.Pipe()
+	cmd := Gateway(cli.Env{Stdout: to, Stderr: io.Discard}, connecting(bus.URL))
+	cmd.SetArgs([]string{"mcp", "--listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"})
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		err := cmd.ExecuteContext(ctx)
+		_ = to.Close() // never fails
+		served <- err
+	}()
+	lines, url, at := bufio.NewScanner(said), "", ""
+	for at == "" && lines.Scan() {
+		if is, ok := strings.CutPrefix(lines.Text(), "MCP clients are served at "); ok {
+			url = is
+		}
+		if is, ok := strings.CutPrefix(lines.Text(), "metrics: "); ok {
+			at = is
+		}
+	}
+	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	c, err := client.Connect(t.Context(), &sdk.StreamableClientTransport{Endpoint: url}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.ListTools(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"/readyz":  `{"ready":true,"missing":[]}`,
+		"/metrics": `mcp_server_operation_duration_seconds_count{mcp_method_name="tools/list"} 1` + "\n",
+	} {
+		if got := fetched(t, strings.TrimSuffix(at, "/metrics")+path); !strings.Contains(got, want) {
+			t.Errorf("%s: %q is not in %s", path, want, got)
+		}
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
+func fetched(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := new(http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK {
+		t.Fatal(r.Status, err)
+	}
+	return string(text)
 }
