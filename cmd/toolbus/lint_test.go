@@ -56,7 +56,7 @@ func TestToolsLint(t *testing.T) {
 	}
 	t.Chdir(filepath.Dir(dir))
 	another(t, dir, "two", "nonsense: 1\nmore: 1\n")
-	lints("tier: T1\n", "tools/say/tool.yaml:8:1: warning: ", "\n2 tools, 2 problems, 1 warning\n")
+	lints("health: {liveness: x}\n", "tools/say/tool.yaml:8:1: warning: ", "\n2 tools, 2 problems, 1 warning\n")
 	_, _, stderr := shell{t: t}.do("dev", "--tools", "tools", "--data-dir", t.TempDir())
 	if !strings.Contains(stderr, "tools/two/tool.yaml:8:1: ") {
 		t.Errorf("dev says %s", stderr)

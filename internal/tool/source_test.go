@@ -110,7 +110,7 @@ func TestManifestOfTheSource(t *testing.T) {
 		}
 		all := strings.Join(says, "\n")
 		for _, want := range []string{
-			`3:9: warning: "sha256:abcdef..." has not the form of a SHA-256`, "slo is declared only", "health is declared only",
+			`3:9: warning: "sha256:abcdef..." has not the form of a SHA-256`, "health is declared only",
 			"capabilities.net_allowlist is declared only", "limits.memory_mb_max is declared only",
 			"the program bin/search.web is missing",
 		} {

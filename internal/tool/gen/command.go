@@ -25,12 +25,13 @@ type command struct {
 func Command(env cli.Env) *cobra.Command {
 	family := cli.Group(&cobra.Command{
 		Use:     "gen",
-		Short:   "Generate OpenAPI, JSON Schema, MCP or Markdown from manifests",
+		Short:   "Generate alerts, OpenAPI, JSON Schema, MCP or Markdown from manifests",
 		GroupID: "use",
 		Long: `Generates a document from the manifests of a folder of tools. The same tools give the same bytes: keep
 the document and compare it with --check in CI. It needs no running bus.`,
 		Example: `  toolbus gen openapi > openapi.json
   toolbus gen contracts --tools ./tools --out docs/contracts.md
+  toolbus gen alerts --tools ./tools --out observability/alerts.yml
   toolbus gen mcp --tools ./tools --check mcp.json`,
 	})
 	for _, f := range Formats() {
