@@ -13,7 +13,13 @@ import (
 //go:embed alerts.yaml
 var rules string
 
-// objective is what a manifest says about how well the tool serves.
+const header = `# Rules for Prometheus. "toolbus gen alerts" wrote them from manifests: repeat it when these change.
+groups:
+  - name: toolbus-objectives
+    rules:
+`
+
+// objective holds the fields of a manifest that say how well the tool must serve.
 type objective struct {
 	Tier string `json:"tier"`
 	SLO  struct {
@@ -32,11 +38,7 @@ func success(tier string) (least float64, ok bool) {
 // Alerts returns rules for Prometheus. The objectives of tools are series, which the rules and dashboards compare with
 // what was measured, so each tool adds no rules but these.
 func Alerts(r *tool.Set) ([]byte, error) {
-	page := bytes.NewBufferString(`# Rules for Prometheus. "toolbus gen alerts" wrote them from manifests: repeat it when these change.
-groups:
-  - name: toolbus-objectives
-    rules:
-`)
+	page := bytes.NewBufferString(header)
 	none := page.Len()
 	for _, m := range r.List() {
 		var o objective
