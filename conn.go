@@ -114,8 +114,10 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	if o.TracerProvider != nil {
 		traced = telemetry.Of(o.TracerProvider).Trace()
 	}
+	var meter *telemetry.Meter
 	if o.MeterProvider != nil {
-		meter, err := telemetry.NewMeter(o.MeterProvider, o.Logger)
+		var err error
+		meter, err = telemetry.NewMeter(o.MeterProvider, o.Logger)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +129,7 @@ func Connect(ctx context.Context, url string, o Options) (*Conn, error) {
 	process := app.Options{
 		Topology: bus.TopologyOptions{Replicas: t.Replicas, Partitions: t.Partitions, Retention: retention},
 		KV:       kv.LogOptions{Group: t.Batch}, Lease: t.Lease, PayloadMemory: o.PayloadMemory, Fsync: t.SyncAlways,
-		Skew: o.Skew, Trace: traced, Meters: o.MeterProvider,
+		Skew: o.Skew, Trace: traced, Meter: meter,
 		Options: link.Options{
 			URL: cmp.Or(url, DefaultURL), Name: o.Name, Logger: o.Logger, Connect: o.NATS, Instance: o.Instance,
 			Credentials: o.CredentialsFile, Timeout: o.Timeout, Tenant: o.Tenant, Actor: o.Actor,

@@ -164,25 +164,25 @@ func TestMetrics(t *testing.T) {
 	}
 	const of = ",tool=work,version=2.0.0"
 	want := map[string]int64{
-		"tool.invocation.count action=run,status=success" + of:                    1,
-		"tool.invocation.count action=run,status=retryable_error" + of:            3,
-		"tool.invocation.count status=invalid_request" + of:                       2,
-		"tool.invocation.count status=invalid_request,tool=other,version=other":   1,
-		"tool.invocation.duration action=run" + of:                                4,
-		"tool.retry.count error_code=R-UPSTREAM-BUSY" + of:                        1,
-		"tool.error.count error_code=R-UPSTREAM-BUSY" + of:                        2,
-		"tool.error.count error_code=R-TIMEOUT-001" + of:                          1,
-		"tool.error.count error_code=I-REQ-FN_UNKNOWN" + of:                       1,
-		"tool.error.count error_code=I-REQ-SCHEMA" + of:                           1,
-		"tool.error.count error_code=I-REQ-TOOL_UNKNOWN,tool=other,version=other": 1,
-		"toolbus.outcome.count by=executor,status=success":                        1,
-		"toolbus.outcome.count by=executor,status=retryable_error":                3,
-		"toolbus.queue.duration pool=default":                                     4,
-		"toolbus.replay.count tool=work,version=2.0.0":                            1,
-		"toolbus.run.active tool=work,version=2.0.0":                              0,
-		"toolbus.refusal.count error_code=I-REQ-FN_UNKNOWN,stage=function":        1,
-		"toolbus.refusal.count error_code=I-REQ-SCHEMA,stage=schema":              1,
-		"toolbus.refusal.count error_code=I-REQ-TOOL_UNKNOWN,stage=registered":    1,
+		"tool.invocation.count action=run,status=success" + of:                                1,
+		"tool.invocation.count action=run,status=retryable_error" + of:                        3,
+		"tool.invocation.count status=invalid_request" + of:                                   2,
+		"tool.invocation.count status=invalid_request,tool=other,version=other":               1,
+		"tool.invocation.duration action=run" + of:                                            4,
+		"tool.retry.count error_code=R-UPSTREAM-BUSY" + of:                                    1,
+		"tool.error.count error_code=R-UPSTREAM-BUSY" + of:                                    2,
+		"tool.error.count error_code=R-TIMEOUT-001" + of:                                      1,
+		"tool.error.count error_code=I-REQ-FN_UNKNOWN" + of:                                   1,
+		"tool.error.count error_code=I-REQ-SCHEMA" + of:                                       1,
+		"tool.error.count error_code=I-REQ-TOOL_UNKNOWN,tool=other,version=other":             1,
+		"toolbus.outcome.count by=executor,status=success,tenant=default":                     1,
+		"toolbus.outcome.count by=executor,status=retryable_error,tenant=default":             3,
+		"toolbus.queue.duration pool=default":                                                 4,
+		"toolbus.replay.count tool=work,version=2.0.0":                                        1,
+		"toolbus.run.active tool=work,version=2.0.0":                                          0,
+		"toolbus.refusal.count error_code=I-REQ-FN_UNKNOWN,stage=function,tenant=default":     1,
+		"toolbus.refusal.count error_code=I-REQ-SCHEMA,stage=schema,tenant=default":           1,
+		"toolbus.refusal.count error_code=I-REQ-TOOL_UNKNOWN,stage=registered,tenant=default": 1,
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -245,7 +245,7 @@ func TestDeploymentMetrics(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"toolbus.queue.depth pool=default": 1, "toolbus.lock.active ": 0, "toolbus.stream.messages stream=DEAD": 0,
-		"toolbus.stream.limit stream=KV_calls": 4 << 30, "toolbus.follower.lag ": 0,
+		"toolbus.stream.limit stream=KV_calls": 4 << 30, "toolbus.follower.lag ": 0, "toolbus.call.open tenant=default": 1,
 	} {
 		if have, ok := got[name]; !ok || have != want {
 			t.Errorf("%s is %v, want %v", name, have, want)

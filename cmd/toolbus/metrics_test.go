@@ -54,7 +54,8 @@ func TestServesMetrics(t *testing.T) {
 	for _, want := range []string{
 		`tool_invocation_count_total{action="play",status="success",tool="play",version="1.0.0"} 1`,
 		`tool_invocation_duration_seconds_count{action="play",tool="play",version="1.0.0"} 1`,
-		`toolbus_refusal_count_total{error_code="I-REQ-SCHEMA",stage="schema"} 1`,
+		`toolbus_refusal_count_total{error_code="I-REQ-SCHEMA",stage="schema",tenant="default"} 1`,
+		`toolbus_outcome_count_total{by="executor",status="success",tenant="default"} 1`,
 		`toolbus_run_active{tool="play",version="1.0.0"} 0`,
 		`toolbus_token_renewal_count_total 1`, `toolbus_token_refusal_count_total 0`,
 		`toolbus_queue_depth{pool="default"} 0`, `toolbus_stream_limit_bytes{stream="DEAD"} 1.073741824e+09`,

@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.opentelemetry.io/otel/metric"
 
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/call"
@@ -20,6 +19,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/format"
 	"github.com/seed-018f16cc/toolbus/internal/rpc"
+	"github.com/seed-018f16cc/toolbus/internal/telemetry"
 	"github.com/seed-018f16cc/toolbus/kv"
 )
 
@@ -35,7 +35,7 @@ type Options struct {
 	Fsync         bool          // the server syncs every write before the ack; executors learn it from dispatchers
 	Skew          time.Duration // added to the local clock; for tests
 	Trace         call.Trace
-	Meters        metric.MeterProvider // of the numbers of the deployment; nil shows none
+	Meter         *telemetry.Meter // of the numbers of the deployment; nil shows none
 	// Keys are the secrets of the deployment; only dispatchers have them. With Keys the process connects as a user of the
 	// server configuration and answers the auth callout. If nil, the dispatcher starts no auth callout.
 	Keys *deployment.Keys

@@ -27,13 +27,16 @@ func (t *tally) renewal(refusal *envelope.Error) {
 
 // watchNumbers shows what the dispatcher knows of the deployment as metrics, until stop.
 func (d *dispatcherParts) watchNumbers() (stop func(), err error) {
-	if d.Meters == nil {
+	if d.Meter == nil {
 		return func() {}, nil
 	}
-	return telemetry.Watch(d.Meters, func(ctx context.Context, say telemetry.Say) {
+	return d.Meter.Watch(func(ctx context.Context, say telemetry.Say) {
 		d.sayQueues(say)
 		d.sayLags(say)
 		d.sayRules(say)
+		for tenant, n := range d.dispatcher.Deadlines.Open() {
+			say(telemetry.CallsOpen, tenant, float64(n))
+		}
 		say(telemetry.TokensRenewed, "", float64(d.tally.renewed.Load()))
 		say(telemetry.TokensNotRenewed, "", float64(d.tally.notRenewed.Load()))
 		say(telemetry.ConnectionsRefused, "", float64(d.tally.refused.Load()))

@@ -30,7 +30,9 @@ func BenchmarkSignals(b *testing.B) {
 	hooks := telemetry.NewLog(env.Logger(slog.LevelInfo), 1).Trace(m.Trace(call.Trace{}))
 	const id = "0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a01"
 	s := call.State{
-		Pinned: call.Pinned{ID: strings.Repeat("a", 32), Tool: "bank.pay", Version: "1.0.0", Fn: "run", Pool: "default"},
+		Pinned: call.Pinned{
+			ID: strings.Repeat("a", 32), Tool: "bank.pay", Version: "1.0.0", Fn: "run", Pool: "default", Tenant: "acme",
+		},
 		Attempts: []call.Attempt{{
 			N: 1, Owner: call.Owner{CallID: id, Trace: id},
 			Decision: &call.Decision{Status: envelope.Success, By: call.ByExecutor},

@@ -68,6 +68,17 @@ func (o *Counters) Add(item Item, family Sender, actor string, now time.Time) *C
 	return o.add(family, actor, now)
 }
 
+// Tenants returns the number of open items of each tenant that has any.
+func (o *Counters) Tenants() map[string]int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make(map[string]int, len(o.all.below))
+	for name, of := range o.all.below {
+		all[name] = of.open
+	}
+	return all
+}
+
 func (o *Counters) add(family Sender, actor string, now time.Time) *Counter {
 	of := o.all.make(family.Tenant).make(family.Actor)
 	if actor != family.Actor {

@@ -24,6 +24,9 @@ func TestCounters(t *testing.T) {
 	if full := hold("4", "c"); full == nil || full.Of != "tenant" {
 		t.Errorf("a fourth one of a tenant: %+v", full)
 	}
+	if open := o.Tenants(); len(open) != 1 || open["t"] != 3 {
+		t.Errorf("open by tenant: %v", open)
+	}
 	if s, full := o.Hold(Item{"1", "u"}, Sender{"u", "a"}, "a", 2, 3, now); full != nil || s != (Standing{1, 1, 1, 2, 4}) {
 		t.Errorf("one of another tenant: %+v, %+v", s, full)
 	}

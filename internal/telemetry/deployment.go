@@ -23,6 +23,7 @@ const (
 	StreamMessages     Number = "toolbus.stream.messages"
 	PolicyRevision     Number = "toolbus.policy.revision"
 	LocksActive        Number = "toolbus.lock.active"
+	CallsOpen          Number = "toolbus.call.open"
 	TokensRenewed      Number = "toolbus.token.renewal.count"
 	TokensNotRenewed   Number = "toolbus.token.refusal.count"
 	ConnectionsRefused Number = "toolbus.connection.refusal.count"
@@ -47,29 +48,40 @@ func numbers() []number {
 		{StreamMessages, "", "stream", false, "Messages of a stream; those of DEAD are dead letters"},
 		{PolicyRevision, "", "", false, "Revision of the policy in force; 0 without one"},
 		{LocksActive, "", "", false, "Safety locks in force"},
+		{CallsOpen, "", tenantKey, false, "Attempts that have no outcome yet"},
 		{TokensRenewed, "", "", true, "Tokens that were renewed"},
 		{TokensNotRenewed, "", "", true, "Tokens that were not renewed, because that was refused"},
 		{ConnectionsRefused, "", "", true, "Connections that were refused"},
 	}
 }
 
-// Say tells the value of a [Number]. of is the pool or the stream that it is of.
+// tenantKey is the attribute with a tenant.
+const tenantKey = "tenant"
+
+// Say tells the value of a [Number]. of is the pool, the stream or the tenant that it is of.
 type Say func(n Number, of string, value float64)
 
-// Watch calls look whenever the metrics of provider are read, until stop. It shows nothing else. look must return
-// soon, because the reader waits for it.
-func Watch(provider metric.MeterProvider, look func(context.Context, Say)) (stop func(), err error) {
-	meter := provider.Meter("github.com/seed-018f16cc/toolbus")
+// Watch calls look whenever the metrics are read, until stop. look must return soon, because the reader waits for it.
+func (m *Meter) Watch(look func(context.Context, Say)) (stop func(), err error) {
 	known, all := map[Number]watched{}, []metric.Observable{}
 	for _, n := range numbers() {
-		of, failed := n.instrument(meter)
+		of, failed := n.instrument(m.meter)
 		known[n.name], all, err = watched{n, of}, append(all, of), errors.Join(err, failed)
 	}
 	if err != nil {
 		return nil, err
 	}
-	r, err := meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
-		look(ctx, func(n Number, of string, value float64) { known[n].observe(o, of, value) })
+	r, err := m.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
+		others := map[Number]float64{} // of the tenants without a series, together
+		look(ctx, func(n Number, of string, value float64) {
+			if known[n].attribute == tenantKey {
+				if of = m.series.tenant(of); of == other {
+					others[n] += value
+					value = others[n]
+				}
+			}
+			known[n].observe(o, of, value)
+		})
 		return nil
 	}, all...)
 	if err != nil {

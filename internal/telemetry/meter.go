@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 // Meter counts the calls of one process. A process counts the outcomes that it has written, and its own refusals, so
 // the sum over all processes counts each outcome once. The names of 004 §4.3 are literal.
 type Meter struct {
+	meter                        metric.Meter
 	invocations, errors, retries metric.Int64Counter
 	decided, joined, replayed    metric.Int64Counter
 	refused, late                metric.Int64Counter
@@ -37,10 +39,11 @@ func Bounds() []float64 {
 func NewMeter(provider metric.MeterProvider, log *slog.Logger) (*Meter, error) {
 	b := builder{meter: provider.Meter("github.com/seed-018f16cc/toolbus")}
 	m := &Meter{
+		meter:       b.meter,
 		invocations: b.counter("tool.invocation.count", "Outcomes of calls"),
 		errors:      b.counter("tool.error.count", "Outcomes with an error"),
 		retries:     b.counter("tool.retry.count", "Outcomes of attempts that repeat a failed one, by its error"),
-		decided:     b.counter("toolbus.outcome.count", "Outcomes by who decided them"),
+		decided:     b.counter("toolbus.outcome.count", "Outcomes by tenant, and by who decided them"),
 		joined:      b.counter("toolbus.join.count", "Requests that wait for the outcome of another request"),
 		replayed:    b.counter("toolbus.replay.count", "Requests that were answered with a stored outcome"),
 		refused:     b.counter("toolbus.refusal.count", "Requests that a dispatcher refused"),
@@ -141,7 +144,7 @@ func (m *Meter) outcome(ctx context.Context, s call.TraceEvent) {
 		m.retries.Add(ctx, 1, m.series.of(label{tool: p.Tool, version: p.Version, code: before.Decision.Code}).add...)
 	}
 	m.queue.Record(ctx, seconds(s.Metrics.QueueMS), m.series.of(label{pool: p.Pool}).record...)
-	m.decided.Add(ctx, 1, m.series.of(label{by: d.By, status: d.Status}).add...)
+	m.decided.Add(ctx, 1, m.series.of(label{by: d.By, status: d.Status, tenant: cmp.Or(p.Tenant, other)}).add...)
 }
 
 // refusal counts a refusal. The tool is named only if a dispatcher knows it, and then without a function: names that
@@ -154,7 +157,8 @@ func (m *Meter) refusal(ctx context.Context, s call.TraceEvent) {
 	}
 	m.invocations.Add(ctx, 1, m.series.of(of).add...)
 	m.errors.Add(ctx, 1, m.series.of(label{tool: of.tool, version: of.version, code: s.Error.Code}).add...)
-	m.refused.Add(ctx, 1, m.series.of(label{stage: s.Stage, code: s.Error.Code}).add...)
+	by := label{stage: s.Stage, code: s.Error.Code, tenant: cmp.Or(s.State.Tenant, other)}
+	m.refused.Add(ctx, 1, m.series.of(by).add...)
 }
 
 func seconds(ms int64) float64 { return (time.Duration(ms) * time.Millisecond).Seconds() }
@@ -166,6 +170,7 @@ type label struct {
 	code                  envelope.Code
 	by                    call.Decider
 	pool, stage           string
+	tenant                string // never with a tool
 }
 
 func (l label) set() attribute.Set {
@@ -174,6 +179,7 @@ func (l label) set() attribute.Set {
 		attribute.String("tool", l.tool), attribute.String("version", l.version), attribute.String("action", l.action),
 		attribute.String("status", string(l.status)), attribute.String("error_code", string(l.code)),
 		attribute.String("by", string(l.by)), attribute.String("pool", l.pool), attribute.String("stage", l.stage),
+		attribute.String(tenantKey, l.tenant),
 	} {
 		if a.Value.AsString() != "" {
 			all = append(all, a)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"testing"
 
+	otelattribute "go.opentelemetry.io/otel/attribute"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
@@ -87,6 +89,89 @@ func TestSeriesAreBounded(t *testing.T) {
 	if inner != codes+tools+2 {
 		t.Errorf("the inner hooks were called %d times", inner)
 	}
+}
+
+// Tenants beyond the limit are counted together, also in the numbers of the deployment, with one warning. No series
+// has a tenant and a tool.
+func TestTenantsAreBounded(t *testing.T) {
+	var log strings.Builder
+	reader := sdkmetric.NewManualReader()
+	m, err := telemetry.NewMeter(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)),
+		slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const tenants = 230
+	stop, err := m.Watch(func(_ context.Context, say telemetry.Say) {
+		for i := range tenants {
+			say(telemetry.CallsOpen, fmt.Sprint("tenant-", i), 2)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace := m.Trace(call.Trace{})
+	for i := range tenants {
+		e := decided("one", "", true)
+		e.State.Tenant = fmt.Sprint("tenant-", i)
+		trace.Event(t.Context(), e)
+		e.At, e.Stage, e.Error = call.TraceRefused, "schema", envelope.NewError(envelope.CodeSchema, "")
+		trace.Event(t.Context(), e)
+	}
+	got := map[string]float64{}
+	for name, value := range byTenant(t, reader) {
+		series, tenant, _ := strings.Cut(name, " ")
+		got[series]++
+		if tenant == "other" {
+			got[name] = value
+		}
+	}
+	want := map[string]float64{
+		"toolbus.outcome.count": 201, "toolbus.outcome.count other": 30, "toolbus.refusal.count": 201,
+		"toolbus.refusal.count other": 30, "toolbus.call.open": 201, "toolbus.call.open other": 60,
+	}
+	if !maps.Equal(want, got) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+		t.Errorf("%d warnings: %s", n, &log)
+	}
+	stop()
+	if _, open := byTenant(t, reader)["toolbus.call.open other"]; open {
+		t.Error("calls are open after the end")
+	}
+}
+
+// byTenant returns the values of the series with a tenant, by their name and tenant.
+func byTenant(t *testing.T, r *sdkmetric.ManualReader) map[string]float64 {
+	t.Helper()
+	var found metricdata.ResourceMetrics
+	if err := r.Collect(t.Context(), &found); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]float64{}
+	add := func(name string, of otelattribute.Set, value float64) {
+		tenant, ok := of.Value("tenant")
+		if ok {
+			all[name+" "+tenant.AsString()] += value
+		}
+		if ok && of.HasValue("tool") {
+			t.Errorf("%s has %v", name, of.Encoded(otelattribute.DefaultEncoder()))
+		}
+	}
+	for _, one := range found.ScopeMetrics[0].Metrics {
+		switch data := one.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				add(one.Name, p.Attributes, float64(p.Value))
+			}
+		case metricdata.Gauge[float64]:
+			for _, p := range data.DataPoints {
+				add(one.Name, p.Attributes, p.Value)
+			}
+		}
+	}
+	return all
 }
 
 // BenchmarkMeter measures what metrics cost a call: its outcome, and its run.

@@ -1,16 +1,19 @@
 package telemetry
 
 import (
+	"cmp"
 	"log/slog"
 	"sync"
 
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Limits of the series of one process. Tools, and the codes of one tool, that come later are counted as [other].
+// Limits of the series of one process. Tools, the codes of one tool, and tenants that come later are counted as
+// [other].
 const (
-	maxTools = 10_000 // pairs of tool and version
-	maxCodes = 100    // of one pair
+	maxTools   = 10_000 // pairs of tool and version
+	maxCodes   = 100    // of one pair
+	maxTenants = 200
 )
 
 // other stands for what has no series of its own.
@@ -30,6 +33,9 @@ type series struct {
 	known map[label]attributes
 	codes map[label]int // of each pair of tool and version
 	told  bool
+
+	tenants map[string]bool // that are named
+	crowded bool            // log was warned of more of them
 }
 
 // of returns the attributes of a label, with [other] in place of what is beyond the limits.
@@ -56,6 +62,9 @@ func (s *series) bounded(l label) label {
 	if s.known == nil {
 		s.known, s.codes = map[label]attributes{}, map[label]int{}
 	}
+	if l.tenant != "" {
+		l.tenant = s.named(l.tenant)
+	}
 	if l.tool == "" {
 		return l
 	}
@@ -78,6 +87,31 @@ func (s *series) bounded(l label) label {
 	}
 	s.codes[pair]++
 	return l
+}
+
+// tenant returns the name of a tenant, or [other] beyond the limit or without a name.
+func (s *series) tenant(name string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.named(name)
+}
+
+// named is tenant. The caller holds s.mu.
+func (s *series) named(tenant string) string {
+	switch {
+	case tenant == "" || s.tenants[tenant]:
+		return cmp.Or(tenant, other)
+	case len(s.tenants) < maxTenants:
+		if s.tenants == nil {
+			s.tenants = map[string]bool{}
+		}
+		s.tenants[tenant] = true
+		return tenant
+	case !s.crowded && s.log != nil:
+		s.crowded = true
+		s.log.Warn("metrics name no more tenants: further ones are counted as \"other\"", "tenant", tenant)
+	}
+	return other
 }
 
 func (s *series) warn(says string, l label) {

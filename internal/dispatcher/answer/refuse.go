@@ -100,9 +100,11 @@ func (a *Answers) refuse(
 		callID, trace, p.ToolVersion = req.CallID, req.Context.TraceID, req.ToolVersion
 	}
 	if a.Trace.Event != nil {
-		a.Trace.Event(ctx, r.Describe(call.TraceEvent{
+		refused := r.Describe(call.TraceEvent{
 			At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Step: r.Step, Counted: counted, Error: e,
-		}))
+		})
+		refused.State.Tenant = in.From.Tenant
+		a.Trace.Event(ctx, refused)
 	}
 	a.replies.Outcome(in.ReplyAddress(), envelope.Failure(callID, e, p, envelope.Metrics{}).Correlated(trace))
 }

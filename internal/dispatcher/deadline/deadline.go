@@ -115,6 +115,9 @@ func (d *Deadlines) Watch(s call.State, a call.Attempt, shown bool) {
 	w.queue(s, a)
 }
 
+// Open returns the number of open attempts of each tenant that has any, with those that are about to be opened.
+func (d *Deadlines) Open() map[string]int { return d.opened.Tenants() }
+
 // backup returns the delay after its deadline with which this dispatcher ends an attempt: 0 for attempts that it
 // admitted itself, and otherwise Options.Backup plus 0 to 29 ms that depend on the id. The compare-and-set makes it
 // harmless if two dispatchers end the same attempt.
