@@ -54,6 +54,7 @@ func TestServesMetrics(t *testing.T) {
 	for _, want := range []string{
 		`tool_invocation_count_total{action="play",status="success",tool="play",version="1.0.0"} 1`,
 		`tool_invocation_duration_seconds_count{action="play",tool="play",version="1.0.0"} 1`,
+		`tool_invocation_duration_exp_seconds_count{action="play",tool="play",version="1.0.0"} 1`,
 		`toolbus_refusal_count_total{error_code="I-REQ-SCHEMA",stage="schema",tenant="default"} 1`,
 		`toolbus_outcome_count_total{by="executor",status="success",tenant="default"} 1`,
 		`toolbus_run_active{tool="play",version="1.0.0"} 0`,

@@ -100,7 +100,8 @@ func (f *SignalFlags) Open(ctx context.Context, service string, o *toolbus.Optio
 	}
 	if len(readers) > 0 {
 		// Package telemetry bounds the series before the SDK is asked.
-		all := []sdkmetric.Option{sdkmetric.WithCardinalityLimit(0), sdkmetric.WithResource(otlp.Service(service))}
+		all := []sdkmetric.Option{sdkmetric.WithCardinalityLimit(0), sdkmetric.WithResource(otlp.Service(service)),
+			otlp.Histograms()}
 		for _, r := range readers {
 			all = append(all, sdkmetric.WithReader(r))
 		}

@@ -1,5 +1,5 @@
-// Package otlp exports traces and metrics over OTLP/HTTP. It is separate from package telemetry because programs that
-// import Toolbus bring their own exporter.
+// Package otlp exports traces and metrics over OTLP/HTTP, and says how the commands keep histograms. It is separate
+// from package telemetry because programs that import Toolbus bring their own exporter.
 //
 // It sends in the background: a collector that refuses or never answers delays no call. The rest is lost, and the error
 // handler of OpenTelemetry learns why.
@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/exemplar"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -66,6 +67,35 @@ func Metrics(ctx context.Context, endpoint string) (sdkmetric.Reader, error) {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
 	return sdkmetric.NewPeriodicReader(exporter), nil
+}
+
+// exponential ends the names of the second streams of [Histograms].
+const exponential = ".exp"
+
+// Limits of an exponential histogram: from 1 ms to 15 min it has eight buckets for each power of two.
+const (
+	maxBuckets = 160
+	maxScale   = 8 // Prometheus knows no finer one
+)
+
+// Histograms returns the option of a provider that keeps each histogram twice. It is there as it is, with the bounds
+// that rules use. Under its name with ".exp" it is an exponential histogram, from which any quantile can be read.
+func Histograms() sdkmetric.Option {
+	every := sdkmetric.Instrument{Kind: sdkmetric.InstrumentKindHistogram}
+	twice := func(i sdkmetric.Instrument) (sdkmetric.Stream, bool) {
+		return sdkmetric.Stream{
+			Name: i.Name + exponential, Description: i.Description, Unit: i.Unit,
+			Aggregation: sdkmetric.AggregationBase2ExponentialHistogram{MaxSize: maxBuckets, MaxScale: maxScale},
+
+			ExemplarReservoirProviderSelector: noExemplars,
+		}, i.Kind == every.Kind
+	}
+	return sdkmetric.WithView(sdkmetric.NewView(every, sdkmetric.Stream{}), twice)
+}
+
+// noExemplars saves memory: an exponential histogram would have room for 20, and the other stream has them already.
+func noExemplars(sdkmetric.Aggregation) exemplar.ReservoirProvider {
+	return exemplar.FixedSizeReservoirProvider(0)
 }
 
 // Service returns the attributes of all that a service sends.
