@@ -181,7 +181,7 @@ func table() []CodeInfo {
 		}, {
 			CodeTimeoutUnknown, TerminalError, false, 0, EffectUnknown,
 			"The call did not end before its deadline; its effect is unknown",
-			"find out whether the effect took place before calling again with a new key",
+			"find out whether the effect took place before calling again with a new key, and with a larger timeout_ms",
 			"a side-effectful tool was cut off while it ran",
 			504, 0, GatewayTimeout, CategoryPolicy, SeverityError,
 		}, {

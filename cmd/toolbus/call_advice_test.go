@@ -19,6 +19,11 @@ func TestAdviceOnTime(t *testing.T) {
 			t.Errorf("after %s: %s", had, got)
 		}
 	}
+	unknown := envelope.NewError(envelope.CodeTimeoutUnknown, "").Fix
+	const newKey = "a new key, " + longer + ", the timeout_ms_max of the tool"
+	if got := withTimeout(unknown, time.Second, 30*time.Second); !strings.HasSuffix(got, newKey) {
+		t.Errorf("a side-effectful tool: %s", got)
+	}
 	if got := withTimeout(fix, time.Minute, 0); !strings.HasSuffix(got, "and with a longer --timeout") {
 		t.Errorf("a tool that is not known: %s", got)
 	}

@@ -71,7 +71,7 @@ func name(s State, a Attempt) string {
 // urgency describes the queue in which an attempt waits.
 func (a Attempt) urgency() string {
 	if a.Step > 0 {
-		return string(a.Priority) + " priority, behind the calls of actors and tenants with fewer open,"
+		return string(a.Priority) + " priority, after any calls of actors and tenants with fewer open,"
 	}
 	return string(a.Priority) + " priority"
 }
@@ -172,12 +172,13 @@ func Reason(s State, a Attempt) (message, fix string) {
 }
 
 // unasked returns a message about a side-effectful attempt whose claimer gave no outcome before the deadline passed.
+// The log does not show whether it died, or runs a tool that ignores the deadline.
 func unasked(s State) string {
-	const silent = "the executor that ran the call gave no outcome by the deadline"
+	const silent = "no outcome came by the deadline: the tool may still be running, or its executor may have died"
 	if s.Lookup == LookupNo {
 		return silent + ", and the tool declares no lookup that could say whether its effect took place"
 	}
-	return silent + "; no lookup was asked in time: another executor asks it only once the lease of the first has ended"
+	return silent + "; no lookup was asked in time: one is asked only once the executor was silent for its lease"
 }
 
 // executorOf returns the command that starts an executor of a pool.
@@ -251,7 +252,8 @@ func (v RunLocation) Explain(s State, n int, now time.Time) string {
 		return fmt.Sprintf("%s runs at executor %s since %s (%s ago) %s.",
 			who, v.By, v.Since.UTC().Format("15:04:05.000Z"), now.Sub(v.Since).Round(time.Millisecond), rest)
 	case v.Alive > 0:
-		return fmt.Sprintf("%s waits in the queue of pool %s (%s alive) with %s %s.",
+		return fmt.Sprintf("%s waits in the queue of pool %s (%s alive) with %s, until an executor has a free slot and "+
+			"runs fewer calls of the tool than its concurrency_max, %s.",
 			who, s.Pool, executors(v.Alive), a.urgency(), rest)
 	case v.Alive == 0:
 		return fmt.Sprintf("%s waits in the queue of pool %s with %s %s, but no executor of pool %s is alive.",

@@ -30,7 +30,7 @@ func TestExplain(t *testing.T) {
 				a.Step = 3
 				j.add(call.Admit(j.state, a).Event)
 			}, time.Second, 1,
-			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for a free slot in pool default with normal priority, behind the " +
+			"Attempt 1 of web.fetch 1.0.0 (fetch) waits for a free slot in pool default with normal priority, after any " +
 				"calls of actors and tenants with fewer open, and has 14s until its deadline.",
 		},
 		"queued or running": {
@@ -132,9 +132,9 @@ func TestExplain(t *testing.T) {
 				j.decide(call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Now: start + 15_000})
 			}, time.Minute, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 15s with terminal_error (R-TIMEOUT-002), decided by the " +
-				"deadline, effect unknown: the executor that ran the call gave no outcome by the deadline; no lookup was asked " +
-				"in time: another executor asks it only once the lease of the first has ended; the same key returns this " +
-				"outcome and does not run again.",
+				"deadline, effect unknown: no outcome came by the deadline: the tool may still be running, or its executor may " +
+				"have died; no lookup was asked in time: one is asked only once the executor was silent for its lease; the same " +
+				"key returns this outcome and does not run again.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -262,7 +262,7 @@ func TestWhyAsksExecutors(t *testing.T) {
 			want   string
 		}{
 			{3, "", "waits in the queue of pool default (3 executors alive)"},
-			{1, "", "(1 executor alive)"},
+			{1, "", "(1 executor alive) with normal priority, until an executor has a free slot and runs fewer calls"},
 			{0, "", "but no executor of pool default is alive"},
 			{3, "default/e7", "runs at executor default/e7 since "},
 		} {
