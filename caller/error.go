@@ -21,6 +21,7 @@ type Error struct {
 	reason   *envelope.Error
 	response *envelope.Response // nil if a request other than a call was refused
 	pending  bool
+	dialed   bool // it ended Connect or Renew: its text has the fix, as those of other causes have
 }
 
 // NewError returns an Error with that reason. response is the response of the call, or nil if the bus refused a request
@@ -31,8 +32,14 @@ func NewError(reason *envelope.Error, response *envelope.Response) *Error {
 
 // Error returns the code, the message, the cause, and each member of the call that is invalid: a field of [Call], or a
 // location in the input. If the program of the tool failed without an answer, it also returns the line of its standard
-// error that says why, at most 200 bytes of it.
-func (e *Error) Error() string { return operation.InFull(e.reason, say) }
+// error that says why, at most 200 bytes of it. The text of an error of [Connect] ends with a line with the fix.
+func (e *Error) Error() string {
+	text := operation.InFull(e.reason, say)
+	if e.dialed {
+		text += "\n" + e.Fix()
+	}
+	return text
+}
 
 // say returns the text of a violation. The request has the timeout in milliseconds, and a Call as a time.Duration.
 func say(pointer, message string) string {
@@ -179,7 +186,7 @@ func succeeded(r *envelope.Response, err error) (*envelope.Response, error) {
 // ErrorOf returns err as an [Error] if it is a refusal of the bus, and otherwise as it is.
 func ErrorOf(err error) error {
 	if refused, ok := errors.AsType[*operation.Refusal](err); ok {
-		return NewError(refused.Reason, nil)
+		return &Error{reason: refused.Reason, dialed: refused.Dialed}
 	}
 	return err
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/seed-018f16cc/toolbus/caller"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
@@ -193,6 +196,24 @@ func TestLongLife(t *testing.T) {
 	}
 }
 
+// wantFix wants that a Go program and a client of MCP get the fix with the refusal of a credential.
+func (s shell) wantFix(file string, code envelope.Code) {
+	s.t.Helper()
+	_, err := caller.Connect(s.t.Context(), s.url, caller.Options{CredentialsFile: file})
+	if _, fix, _ := strings.Cut(fmt.Sprint(err), "\n"); caller.CodeOf(err) != code ||
+		!strings.Contains(fix, "credentials issue") ||
+		strings.Contains(fix, "the file that this bus prints") != (code == envelope.CodeRevoked) {
+		s.t.Errorf("a Go program: %v", err)
+	}
+	var out bytes.Buffer
+	first := strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize"}` + "\n")
+	env := environment{stdin: first, stdout: &out, stderr: io.Discard, url: s.url, home: s.t.TempDir()}
+	run(s.t.Context(), env, []string{"mcp", "--credentials", file})
+	if !strings.Contains(out.String(), `"id":1`) || !strings.Contains(out.String(), "credentials issue") {
+		s.t.Errorf("a client of MCP: %s", &out)
+	}
+}
+
 // Calls and other requests with a revoked or expired credential are refused, and the error says which of the two it is.
 func TestRefusedCredentials(t *testing.T) {
 	s, operator := deployed(t)
@@ -214,6 +235,7 @@ func TestRefusedCredentials(t *testing.T) {
 			r.Error.Details.Effect != envelope.EffectNone {
 			t.Errorf("exit %d: %v, %s%s", code, bad, stdout, stderr)
 		}
+		s.wantFix(c.credential, c.code)
 		code, stdout, _ = s.do("doctor", "--credentials", c.credential)
 		if code != 1 || !strings.Contains(stdout, string(c.code)) || strings.Contains(stdout, "--credentials") {
 			t.Errorf("doctor: exit %d, %s", code, stdout)

@@ -7,11 +7,18 @@ import (
 )
 
 // Refusal is a Go error for an operation that a dispatcher refused.
-type Refusal struct{ Reason *envelope.Error }
+type Refusal struct {
+	Reason *envelope.Error
+	Dialed bool // the refusal ended an attempt to connect: its text has the fix, as other errors of that have
+}
 
 // Error implements error.
 func (r *Refusal) Error() string {
-	return InFull(r.Reason, func(pointer, message string) string { return pointer + " " + message })
+	text := InFull(r.Reason, func(pointer, message string) string { return pointer + " " + message })
+	if r.Dialed {
+		text += "\n" + r.Reason.Fix
+	}
+	return text
 }
 
 // InFull returns the message of e, its cause, the text that say returns for each violation, and why the tool's program

@@ -113,17 +113,23 @@ func (r *RenewalError) Error() string {
 // although the signing key of the token may also be unknown to the deployment.
 func (b *Source) Denied() *RenewalError {
 	e := envelope.NewError(envelope.CodeRevoked,
-		"the bus does not accept the token: it was revoked, or signed with a key that is not, or no longer, of this bus")
+		"the bus does not accept the token: it was revoked, or signed with a key that is not, or no longer, of this bus").
+		WithFix("on a bus of `toolbus dev` take the file that this bus prints, as export TOOLBUS_CREDENTIALS=…: " +
+			"yours may be that of another one; otherwise " + fixRefused)
 	if b.Spent() {
 		ends := b.Principal().Expires
 		if until := b.Principal().RenewUntil; until.After(ends) {
 			ends = until
 		}
 		e = envelope.NewError(envelope.CodeExpired,
-			"the token expired at "+ends.UTC().Format(time.RFC3339)+" for good; it cannot be renewed")
+			"the token expired at "+ends.UTC().Format(time.RFC3339)+" for good; it cannot be renewed").
+			WithFix(fixRefused)
 	}
-	return &RenewalError{b.file, e.WithFix("ask an operator for a new credential: `toolbus credentials issue` makes one")}
+	return &RenewalError{b.file, e}
 }
+
+// fixRefused is the fix for a token that the bus accepts no more.
+const fixRefused = "ask an operator for a new credential: `toolbus credentials issue` makes one"
 
 // Renew requests a new token and writes it to the file, unless another process has already written a newer one, which
 // Renew then uses. It returns a *[RenewalError] if dispatchers refuse the renewal and will not accept it later.

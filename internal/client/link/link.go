@@ -134,7 +134,7 @@ func (l *Link) Renew(ctx context.Context) error {
 // refused returns a [operation.Refusal] if err is a [tokensource.RenewalError]. Otherwise it returns err.
 func refused(err error) error {
 	if renewal, ok := errors.AsType[*tokensource.RenewalError](err); ok {
-		return &operation.Refusal{Reason: renewal.Cause.WithEffect(envelope.EffectNone)}
+		return &operation.Refusal{Reason: renewal.Cause.WithEffect(envelope.EffectNone), Dialed: true}
 	}
 	return err
 }
