@@ -53,6 +53,14 @@ func TestConnect(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "; Call.Timeout must be 1ms to 10m0s") {
 			t.Errorf("timeout %s: %v", timeout, err)
 		}
+		failed, ok := errors.AsType[*caller.Error](err)
+		if !ok || failed.Fix() != "correct what the text of the error names" {
+			t.Errorf("timeout %s: the fix is %q", timeout, failed.Fix())
+		}
+	}
+	_, err = client.Call(t.Context(), caller.Call{Tool: "greet", Input: []byte(`{"name":`)})
+	if failed, ok := errors.AsType[*caller.Error](err); !ok || !strings.Contains(failed.Fix(), "Call.Input is not JSON") {
+		t.Errorf("a cut input: %v", err)
 	}
 	if err := errors.Join(client.Close(), client.Close()); err != nil {
 		t.Error(err)

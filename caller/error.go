@@ -94,8 +94,15 @@ func (e *Error) RetryAfter() time.Duration {
 	return time.Duration(e.reason.Details.RetryAfterMS) * time.Millisecond
 }
 
-// Fix returns a sentence that says what the caller can do about the error.
-func (e *Error) Fix() string { return e.reason.Fix }
+// Fix returns a sentence that says what the caller can do about the error, with the names of this package. That of
+// Reason has the names of the wire.
+func (e *Error) Fix() string {
+	return strings.NewReplacer(
+		"correct the places listed in details.violations", "correct what the text of the error names",
+		"a larger timeout_ms", "a longer Call.Timeout", "details.retry_after_ms", "Error.RetryAfter",
+		"the input is not JSON", "Call.Input is not JSON",
+	).Replace(e.reason.Fix)
+}
 
 // Key returns the idempotency key of the call. The same call with this key asks for the outcome, or runs the next
 // attempt after a [envelope.RetryableError]; it never makes a second effect. Key is "" for a request other than a call,

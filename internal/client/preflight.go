@@ -110,7 +110,7 @@ func (p *pendingCall) sendable() *envelope.Error {
 	noJSON := func(v jsonschema.Violation) bool { return v.Rule == ijson.RuleSyntax }
 	p.inexact = jsonschema.Below("/input", bad)
 	if slices.ContainsFunc(bad, noJSON) || len(bad) > 0 && !utf8.Valid(req.Input) {
-		return envelope.InputFault(p.inexact)
+		return envelope.InputFault(p.inexact).WithFix(fixNoJSON)
 	}
 	switch {
 	case p.keyless():
@@ -124,6 +124,9 @@ func (p *pendingCall) sendable() *envelope.Error {
 	}
 	return nil
 }
+
+// fixNoJSON is the fix for an input that is cut, or is not JSON at all.
+const fixNoJSON = "the input is not JSON in UTF-8, or was cut: send one whole JSON value"
 
 // keyless reports whether the call has no key of its caller, although the manifest requires one: a key that the client
 // makes would not join a second call of the same intention.
