@@ -26,9 +26,11 @@ func nameTimeout(ctx context.Context, g *global, c *toolbus.Client, role string,
 	ctx, cancel := context.WithTimeout(ctx, adviceTime)
 	defer cancel()
 	longest := time.Duration(0)
-	t, err := c.DescribeTool(ctx, envelope.DescribeRequest{Tool: r.Provenance.ToolID, RoleID: role})
-	if err == nil {
-		longest = time.Duration(t.TimeoutMaxMS) * time.Millisecond
+	if r.Provenance.Final { // otherwise no dispatcher answered
+		t, err := c.DescribeTool(ctx, envelope.DescribeRequest{Tool: r.Provenance.ToolID, RoleID: role})
+		if err == nil {
+			longest = time.Duration(t.TimeoutMaxMS) * time.Millisecond
+		}
 	}
 	had := time.Duration(r.Metrics.QueueMS+r.Metrics.DurationMS) * time.Millisecond
 	e.WithFix(withTimeout(e.Fix, had, longest))

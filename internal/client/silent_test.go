@@ -11,8 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/bustest"
+	"github.com/seed-018f16cc/toolbus/internal/rpc"
 	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 	"github.com/seed-018f16cc/toolbus/streaming"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -171,4 +173,16 @@ func TestMuteServer(t *testing.T) {
 	}
 	nc.Close()
 	f.Srv.Restart() // the service is stopped in good order
+}
+
+// The fix of a call that a bus does not answer names the reference, and more time.
+func TestFixOfSilence(t *testing.T) {
+	f := setup(t)
+	c := f.serve(bustest.Describing("echo"))
+	f.listening(func(*call.IncomingRequest, envelope.Request, *rpc.Replies) {})
+	r, err := c.Call(t.Context(), client.Call{Tool: "echo", Timeout: 300 * time.Millisecond})
+	if err != nil || r.Error == nil || !strings.Contains(r.Error.Fix, "and with a larger timeout_ms") ||
+		!strings.Contains(r.Error.Fix, "`toolbus result echo.") || !strings.Contains(r.Error.Fix, "`toolbus doctor`") {
+		t.Errorf("%+v, %v", r, err)
+	}
 }

@@ -20,12 +20,17 @@ import (
 // which are no outcomes.
 type silence struct {
 	req      *envelope.Request
+	ref      string // of the call; "" while it has no key
 	deadline time.Time
 	crowded  error // why the server does not accept the connection for now; may be nil
 }
 
 func (c *Client) silence(req *envelope.Request, deadline time.Time) silence {
-	return silence{req, deadline, c.Crowded()}
+	ref := ""
+	if req.Constraints.IdempotencyKey != "" {
+		ref = c.key(req).Ref()
+	}
+	return silence{req, ref, deadline, c.Crowded()}
 }
 
 func (p *pendingCall) silence(deadline time.Time) silence { return p.client.silence(p.req, deadline) }
@@ -34,11 +39,20 @@ func (p *pendingCall) silence(deadline time.Time) silence { return p.client.sile
 func (s silence) unansweredResponse(why error) *envelope.Response {
 	e := envelope.NewError(envelope.CodeTimeout,
 		"no answer from the bus by the deadline; the call may still be running or have ended").
-		WithFix("call again with the same key; if it is not answered again, `toolbus doctor` says what does not work")
+		WithFix(s.fixUnanswered())
 	if why != nil {
 		e = e.WithCause(why.Error())
 	}
 	return s.response(e.WithEffect(envelope.EffectUnknown), false)
+}
+
+// fixUnanswered is the fix for a call that got no answer.
+func (s silence) fixUnanswered() string {
+	fix := "call again with the same key, and with a larger timeout_ms"
+	if s.ref != "" {
+		fix += ", or ask for the outcome with `toolbus result " + s.ref + "`"
+	}
+	return fix + "; if it is not answered again, `toolbus doctor` says what does not work"
 }
 
 // unsentResponse is for a call that could not be sent by its deadline because of err.
