@@ -208,6 +208,16 @@ type lockKeeper struct {
 	board  *lock.Board
 	trip   atomic.Int64 // the last round trip, in nanoseconds
 	slow   atomic.Bool  // it was logged that round trips take too long
+	// unknown means that it was logged that the locks are not known.
+	unknown atomic.Bool
+}
+
+// reason returns the message of a dispatcher that refused a request, without a code of calls, or otherwise err.
+func reason(err error) string {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.says.Message
+	}
+	return err.Error()
 }
 
 func (k *lockKeeper) ask(ctx context.Context) {
@@ -217,7 +227,9 @@ func (k *lockKeeper) ask(ctx context.Context) {
 	if err := c.put(once, subjects.OpLocked, nothing{}, &all); err != nil {
 		_, age, _ := k.board.Known()
 		if ctx.Err() == nil && age > tellWaiting && c.connected() && !c.waiting.Swap(true) {
-			c.Log.Error("the safety locks are not known: no call is started", "err", err)
+			k.unknown.Store(true)
+			c.Log.Error("no dispatcher says which safety locks are in force: no call starts until one does", "err", reason(err),
+				"fix", "if no line follows that the locks are known again, see with `toolbus doctor` what dispatchers lack")
 		}
 		return
 	}
@@ -228,6 +240,9 @@ func (k *lockKeeper) ask(ctx context.Context) {
 		c.Clock.Hear(all.Now.Time(), at, received)
 	}
 	c.waiting.Store(false)
+	if k.unknown.Swap(false) {
+		c.Log.Warn("the safety locks are known again: calls start")
+	}
 	k.board.Learn(all.Locks, at.Add(-time.Duration(max(0, all.AgeMS))*time.Millisecond))
 	if slow := trip > maxTrip; k.slow.Swap(slow) != slow && slow {
 		c.Log.Warn("answers of dispatchers take too long: calls start late or not at all",

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,4 +144,42 @@ func TestLocksOverALongWay(t *testing.T) {
 		}
 		timer.Sleep(t.Context(), 27*time.Millisecond)
 	}
+}
+
+// logged is a writer of a logger. A line that finds no room is dropped.
+type logged chan string
+
+func (l logged) Write(line []byte) (int, error) {
+	select {
+	case l <- string(line):
+	default:
+	}
+	return len(line), nil
+}
+
+// awaits waits for a line with a text, and fails if one comes before that has the code of a call.
+func (l logged) awaits(t *testing.T, text string) {
+	t.Helper()
+	for line := range l {
+		if strings.Contains(line, "S-TOOL") {
+			t.Errorf("a code of calls: %s", line)
+		}
+		if strings.Contains(line, text) {
+			return
+		}
+	}
+}
+
+// An executor logs that the locks are not known, with what to do, and that they are known again.
+func TestUnknownLocksAreLogged(t *testing.T) {
+	f := setup(t)
+	f.locks = lock.NewBoard()
+	stop := f.serve("d") // knows no locks itself, so it refuses to name them
+	defer stop()
+	c, lines := f.client("default"), make(logged, 100)
+	c.Log = slog.New(slog.NewTextHandler(lines, nil))
+	bustest.Run(t, func(ctx context.Context) { c.KeepLocks(ctx, lock.NewBoard()) })
+	lines.awaits(t, "no call starts until one does")
+	f.locks.Learn(nil, time.Now().Add(time.Minute))
+	lines.awaits(t, "the safety locks are known again")
 }
