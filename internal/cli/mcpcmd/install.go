@@ -127,10 +127,10 @@ func (i *installing) preview(l clientconfig.Location, p *plan) error {
 	if i.json {
 		return i.show(i.env.Stdout, p)
 	}
+	fmt.Fprintf(i.env.Stderr, "the entry for %s; --write writes it there:\n", l.File)
 	if err := i.snippet(l, p.Member); err != nil {
 		return err
 	}
-	fmt.Fprintf(i.env.Stderr, "for %s; --write writes it there:\n", l.File)
 	return p.show(i.env.Stderr)
 }
 

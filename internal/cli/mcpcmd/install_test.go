@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,6 +21,7 @@ type shell struct {
 	env      cli.Env
 	home     string
 	out, err string // of the last command line
+	all      string // both, in the order in which a terminal shows them
 }
 
 func newShell(t *testing.T) *shell {
@@ -34,8 +36,8 @@ func newShell(t *testing.T) *shell {
 // runs runs a command line of toolbus mcp.
 func (s *shell) runs(args ...string) error {
 	s.Helper()
-	var out, err bytes.Buffer
-	s.env.Stdout, s.env.Stderr = &out, &err
+	var out, err, all bytes.Buffer
+	s.env.Stdout, s.env.Stderr = io.MultiWriter(&out, &all), io.MultiWriter(&err, &all)
 	cmd := Serve(s.env, strings.NewReader(""), nil)
 	cmd.PersistentFlags().String("server", "", "")
 	cmd.PersistentFlags().String("context", "", "")
@@ -44,7 +46,7 @@ func (s *shell) runs(args ...string) error {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(args)
 	bad := cmd.ExecuteContext(s.Context())
-	s.out, s.err = out.String(), err.String()
+	s.out, s.err, s.all = out.String(), err.String(), all.String()
 	return bad
 }
 
@@ -157,7 +159,7 @@ func TestInstall(t *testing.T) {
 	}
 	s.ok("install", "--client", "cursor")
 	s.shows(append(fates, "for "+file+"; --write writes it there")...)
-	if s.reads(file) != cursor || !json.Valid([]byte(s.out)) {
+	if s.reads(file) != cursor || !json.Valid([]byte(s.out)) || !strings.HasPrefix(s.all, "the entry for "+file) {
 		t.Errorf("a preview wrote, or printed: %s", s.out)
 	}
 	s.ok("install", "--client", "cursor", "--write")

@@ -1,6 +1,7 @@
 package mcpcmd
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ const reachPause = 500 * time.Millisecond
 // agent is the connection of the command mcp.
 type agent struct {
 	open Connect
+	away error // of the first try, if no server was reached; nil otherwise
 
 	mu     sync.Mutex
 	conn   *toolbus.Conn // nil before the first connection
@@ -26,6 +28,9 @@ type agent struct {
 func (a *agent) connect(ctx context.Context) (*toolbus.Client, error) {
 	conn, client, err := a.open(ctx, auth.Agent)
 	if err != nil && ctx.Err() == nil && bus.IsUnreachable(err) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.away = cmp.Or(a.away, err)
 		return nil, nil
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package mcpcmd
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"strings"
@@ -19,7 +20,8 @@ func TestServeBeforeBus(t *testing.T) {
 	srv.Stop()
 	in, asks := io.Pipe()
 	hears, out := io.Pipe()
-	cmd := Serve(cli.Env{Stdout: out, Stderr: io.Discard}, in, connecting(srv.URL))
+	var says bytes.Buffer
+	cmd := Serve(cli.Env{Stdout: out, Stderr: &says}, in, connecting(srv.URL))
 	cmd.SetArgs([]string{})
 	ended := make(chan error, 1)
 	go func() {
@@ -67,6 +69,9 @@ func TestServeBeforeBus(t *testing.T) {
 		t.Error(err)
 	}
 	<-ended // the client closes both pipes at once, so the last answer may fail
+	if line, rest, _ := strings.Cut(says.String(), "\n"); !strings.Contains(line, srv.URL) || rest != "" {
+		t.Errorf("standard error: %q", says.String())
+	}
 	stop()
 	if err := <-dispatched; err != nil {
 		t.Error(err)

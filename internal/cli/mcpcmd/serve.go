@@ -2,6 +2,7 @@ package mcpcmd
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os/signal"
 	"syscall"
@@ -51,6 +52,9 @@ as the actor of the credentials of the command line. It writes only messages to 
 		if err != nil {
 			turnAway(ctx, stdin, env.Stdout, err)
 			return err
+		}
+		if client == nil {
+			fmt.Fprintln(env.Stderr, "toolbus mcp: no tools until a bus answers:", oneLine(agent.away.Error()))
 		}
 		o.Connect, o.Connected, o.Logger = agent.wait, agent.connected, warnings(env, &o)
 		signal.Ignore(syscall.SIGPIPE) // if the client has gone, a write fails and its calls are cancelled
