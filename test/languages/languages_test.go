@@ -103,7 +103,7 @@ func succeeds(t *testing.T, bus *toolbustest.Bus) {
 	if err != nil || len(got) != 1 || got["text"] != "Hello "+name {
 		t.Errorf("output %q, %v", got, err)
 	}
-	if want := []string{`progress{"done":1,"of":2}`, `data"Hello"`}; !slices.Equal(chunks, want) {
+	if want := []string{`progress{"done":1,"total":2}`, `data"Hello"`}; !slices.Equal(chunks, want) {
 		t.Errorf("chunks %q, want %q", chunks, want)
 	}
 }

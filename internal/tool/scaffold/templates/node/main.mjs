@@ -10,7 +10,7 @@ function run({ name }) {
     const error = { code: "unknown_name", message: "there is nobody of that name", effect: "none" };
     return { type: "error", error };
   }
-  write({ type: "progress", data: { done: 1, of: 2 } });
+  write({ type: "progress", data: { done: 1, total: 2 } });
   write({ type: "chunk", data: "Hello" });
   return { type: "output", output: { text: `Hello ${name}` } };
 }

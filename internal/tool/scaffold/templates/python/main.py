@@ -14,7 +14,7 @@ def run(name):
         # The manifest declares the error. The effect says whether the call has changed anything.
         error = {"code": "unknown_name", "message": "there is nobody of that name", "effect": "none"}
         return {"type": "error", "error": error}
-    write({"type": "progress", "data": {"done": 1, "of": 2}})
+    write({"type": "progress", "data": {"done": 1, "total": 2}})
     write({"type": "chunk", "data": "Hello"})
     return {"type": "output", "output": {"text": f"Hello {name}"}}
 

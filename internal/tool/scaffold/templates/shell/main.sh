@@ -8,6 +8,6 @@ if [ "$name" = nobody ]; then
 	jq -nc '{type: "error", error: {code: "unknown_name", message: "there is nobody of that name", effect: "none"}}'
 	exit
 fi
-echo '{"type":"progress","data":{"done":1,"of":2}}'
+echo '{"type":"progress","data":{"done":1,"total":2}}'
 echo '{"type":"chunk","data":"Hello"}'
 jq -nc --arg text "Hello $name" '{type: "output", output: {text: $text}}'
