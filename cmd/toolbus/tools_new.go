@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +25,8 @@ program, and a test of the program. Then it prints the commands that test, check
 changes a folder that exists. docs/writing-tools.md explains what it writes.
 
 NAME is the id of the tool: lower-case letters, digits and . _ -, optionally namespaced as in local::fs.write. A Go
-program gets a go.mod, unless DIR lies in a module. The program in shell needs jq. A warning names each needed program
-that is not in PATH.
+program gets a go.mod, unless DIR lies in a module. That of a released build requires its version of Toolbus. The
+program in shell needs jq. A warning names each needed program that is not in PATH.
 
 The effect class decides what happens after a crash: a call of a pure or idempotent tool runs again, one of a
 side_effectful tool runs once, and its lookup is asked. A tool of the last two classes commits its effect under the key
@@ -63,6 +64,9 @@ func newTool(dir string, s scaffold.Spec) (t writtenTool, err error) {
 	}
 	if err := s.Check(); err != nil {
 		return t, usagef("%v", err)
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		s.Module = cli.Published(info)
 	}
 	t.Tool, err = scaffold.Write(dir, s)
 	if errors.Is(err, fs.ErrExist) {

@@ -78,7 +78,7 @@ func TestToolsNewRefuses(t *testing.T) {
 	for says, args := range map[string][]string{
 		"expected one tool id, got 0":             {"--lang", "go"},
 		"name the language with --lang":           {"greet"},
-		`"ruby" is not a language`:                {"greet", "--lang", "ruby"},
+		`is not a language: use one of go python`: {"greet", "--lang", "ruby"},
 		`"safe" is not an effect class`:           {"greet", "--lang", "go", "--class", "safe"},
 		`"../greet" is not a tool id: use lower-`: {"../greet", "--lang", "go"},
 	} {

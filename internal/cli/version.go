@@ -31,6 +31,15 @@ func CurrentBuild() Build {
 	return BuildOf(info)
 }
 
+// Published returns the version of this module that has the packages of a build and that the go command can fetch. It
+// returns "" if none is known.
+func Published(info *debug.BuildInfo) string {
+	if v := info.Main.Version; info.Main.Sum != "" || v == "v"+toolbus.Version {
+		return v
+	}
+	return ""
+}
+
 // commitLength is the length of the part of a commit in a version, as in the pseudo-versions of Go.
 const commitLength = 12
 

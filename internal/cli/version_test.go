@@ -48,3 +48,19 @@ func TestBuildOf(t *testing.T) {
 		t.Errorf("this build is called %s", cli.Version())
 	}
 }
+
+// A module that was installed, or built at the tag of its version, can be fetched. Another build of a clone cannot.
+func TestPublished(t *testing.T) {
+	released := "v" + toolbus.Version
+	for main, want := range map[debug.Module]string{
+		{Version: released}:             released,
+		{Version: pseudo, Sum: "h1:x="}: pseudo,
+		{Version: pseudo}:               "",
+		{Version: released + "+dirty"}:  "",
+		{Version: "(devel)"}:            "",
+	} {
+		if got := cli.Published(&debug.BuildInfo{Main: main}); got != want {
+			t.Errorf("%+v: %q, want %q", main, got, want)
+		}
+	}
+}

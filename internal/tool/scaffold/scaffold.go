@@ -50,6 +50,7 @@ type Spec struct {
 	ID       string
 	Language Language
 	Class    Class
+	Module   string // version of the module of Toolbus that a go.mod requires; "" leaves it to the go command
 }
 
 // idPattern is stricter than that of manifests: a part of an id that begins with a point or a hyphen is no good name of
@@ -65,13 +66,16 @@ func (s Spec) Check() error {
 			"local::fs.write, at most %d bytes", s.ID, maxID)
 	}
 	if !slices.Contains(Languages(), s.Language) {
-		return fmt.Errorf("%.40q is not a language: use one of %q", s.Language, Languages())
+		return fmt.Errorf("%.40q is not a language: use one of %s", s.Language, listed(Languages()))
 	}
 	if !slices.Contains(Classes(), s.Class) {
-		return fmt.Errorf("%.40q is not an effect class: use one of %q", s.Class, Classes())
+		return fmt.Errorf("%.40q is not an effect class: use one of %s", s.Class, listed(Classes()))
 	}
 	return nil
 }
+
+// listed returns values as text.
+func listed[T ~string](all []T) string { return strings.Trim(fmt.Sprint(all), "[]") }
 
 // Needs returns the programs that run the tool and its test.
 func (s Spec) Needs() []string {
@@ -123,7 +127,11 @@ func (s Spec) filled() *strings.Replacer {
 		lookup = "\n  lookup: true # after a crash the program says whether the effect took place"
 		timeout = "20000 # a lookup is asked before this ends: after a crash, and a lease of 5 s"
 	}
-	return strings.NewReplacer("TOOL_ID", s.ID, "FOLDER", folderOf(s.ID), "ENDPOINT", s.endpoint(),
+	require := ""
+	if s.Module != "" {
+		require = "\n\nrequire github.com/seed-018f16cc/toolbus " + s.Module
+	}
+	return strings.NewReplacer("REQUIRE", require, "TOOL_ID", s.ID, "FOLDER", folderOf(s.ID), "ENDPOINT", s.endpoint(),
 		"CLASS", string(s.Class), "LOOKUP", lookup, "TIMEOUT", timeout)
 }
 

@@ -76,7 +76,7 @@ func testWrite(t *testing.T, s scaffold.Spec) {
 	}
 	for _, name := range made.Files {
 		text := read(t, made.Folder, name)
-		for _, placeholder := range []string{"TOOL_ID", "FOLDER", "ENDPOINT", "CLASS", "LOOKUP", "TIMEOUT"} {
+		for _, placeholder := range []string{"TOOL_ID", "FOLDER", "ENDPOINT", "CLASS", "LOOKUP", "TIMEOUT", "REQUIRE"} {
 			if strings.Contains(text, placeholder) {
 				t.Errorf("%s of %v has the placeholder %s:\n%s", name, s, placeholder, text)
 			}
@@ -168,5 +168,22 @@ func TestWriteInAModule(t *testing.T) {
 	alone, err := scaffold.Write(t.TempDir(), spec("greet", scaffold.Go))
 	if err != nil || !slices.Contains(alone.Files, "go.mod") {
 		t.Errorf("%q, %v", alone.Files, err)
+	}
+}
+
+// A Go tool requires the version of Toolbus that wrote it, if the go command can fetch that.
+func TestRequires(t *testing.T) {
+	t.Parallel()
+	const require = "\ngo 1.26\n\nrequire github.com/seed-018f16cc/toolbus v0.3.0\n"
+	for module, want := range map[string]string{"v0.3.0": require, "": "\ngo 1.26\n"} {
+		s := spec("greet", scaffold.Go)
+		s.Module = module
+		made, err := scaffold.Write(t.TempDir(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := read(t, made.Folder, "go.mod"); !strings.HasSuffix(text, want) {
+			t.Errorf("%q: %q", module, text)
+		}
 	}
 }
