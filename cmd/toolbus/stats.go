@@ -103,7 +103,25 @@ func printStats(ctx context.Context, g *global, from reader.Source, tool, since 
 		tools[name].rank()
 		all = append(all, tools[name])
 	}
+	if len(all) == 0 && tool != "" {
+		return cmp.Or(g.print(all, func(w io.Writer) error { return writeNoStats(ctx, w, from, f) }), behind)
+	}
 	return cmp.Or(g.print(all, func(w io.Writer) error { return writeStats(w, all) }), behind)
+}
+
+// writeNoStats says that no call of a tool has ended, and which tool with such calls has the most similar name.
+func writeNoStats(ctx context.Context, to io.Writer, from reader.Source, f endedFilter) error {
+	of, names, hint := f.tool, map[string]bool{}, ""
+	f.tool = ""
+	err := eachEnded(ctx, from, f, func(c endedCall) { names[c.Tool] = true })
+	if near, ok := envelope.Nearest(of, slices.Sorted(maps.Keys(names))); ok {
+		hint = fmt.Sprintf("; did you mean %q?", near)
+	}
+	if err != nil && !errors.Is(err, errBehind) {
+		return err
+	}
+	_, err = fmt.Fprintf(to, "no call of %s has ended in that time%s\n", cli.EscapeCell(of), hint)
+	return err
 }
 
 func writeStats(to io.Writer, all []*toolStats) error {
@@ -111,7 +129,7 @@ func writeStats(to io.Writer, all []*toolStats) error {
 		_, err := fmt.Fprintln(to, "no call has ended in that time")
 		return err
 	}
-	t := table{header: []string{"TOOL", "CALLS", "SUCCESS", "P50", "P95", "P99", "ERRORS"}}
+	t := table{header: []string{"TOOL", "ATTEMPTS", "SUCCESS", "P50", "P95", "P99", "ERRORS"}}
 	for _, s := range all {
 		var classes []string
 		for _, class := range slices.Sorted(maps.Keys(s.Errors)) {

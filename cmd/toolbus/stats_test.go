@@ -71,6 +71,10 @@ func (s shell) counted(first string) {
 	if none := s.must("stats", "--since", "0s"); none != "no call has ended in that time\n" {
 		s.t.Error(none)
 	}
+	const near = "no call of plya has ended in that time; did you mean \"play\"?\n"
+	if none := s.must("stats", "--tool", "plya"); none != near || !strings.HasPrefix(text, "TOOL  ATTEMPTS ") {
+		s.t.Error(none, text)
+	}
 	if code, _, stderr := s.do("stats", "--since", "soon"); code != exitUsage || !strings.Contains(stderr, "not a time") {
 		s.t.Errorf("exit %d: %s", code, stderr)
 	}
