@@ -120,7 +120,8 @@ func (m *Manifest) NeverRuns() *envelope.Error {
 	case m.Missing != "":
 		says := fmt.Sprintf("the program %s of %s is missing", m.Missing, m.ToolID)
 		return envelope.NewError(envelope.CodeUnavailable, says).
-			WithFix("tell the tool's owner: the program is built before dispatchers and executors start")
+			WithFix("build it, or tell the tool's owner: `toolbus dev` then serves it, and other dispatchers and " +
+				"executors once they start again")
 	case m.Actual != "":
 		return envelope.NewError(envelope.CodeDigest,
 			fmt.Sprintf("the manifest of %s says digest %s, and its program has %s", m.ToolID, m.Artifact, m.Actual))

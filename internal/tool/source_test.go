@@ -118,6 +118,10 @@ func TestManifestOfTheSource(t *testing.T) {
 				t.Errorf("no warning %q in\n%s", want, all)
 			}
 		}
+		const fix = "build it, or tell the tool's owner: `toolbus dev` then serves it"
+		if e := m.NeverRuns(); e == nil || !strings.HasPrefix(e.Fix, fix) {
+			t.Errorf("refused with %+v", e)
+		}
 		if _, err := m.OpenProgram(); err == nil {
 			t.Error("a program that was not there when the tool was loaded may run")
 		}
