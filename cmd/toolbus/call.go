@@ -65,7 +65,7 @@ The reference of the call is printed to standard error. The commands result, can
   toolbus call fs.write --input '{"path":"a.txt","content":"hi"}' --key auto --dry-run
   toolbus call refund.issue --lane billing --scope case_id=77 --scope customer=C-9 --input @refund.json
   toolbus call mcp::shop::buy --answer-to REF --answer '{"confirm":{"action":"accept","content":{}}}'`,
-		Args:              cli.Args(1, 2, "TOOL and perhaps FN"),
+		Args:              cli.Args(1, 2, "TOOL and perhaps FN, as in `toolbus call text.search --input '{…}'`"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return callTool(cmd.Context(), g, f, args) },
 		ValidArgsFunction: g.completeTools(2),
 	}
@@ -325,6 +325,10 @@ func (f *callFlags) call(ctx context.Context, g *global, args []string) (toolbus
 	}
 	if len(args) > 1 && strings.HasPrefix(strings.TrimSpace(args[1]), "{") {
 		return toolbus.Call{}, usagef("%.40q is in the place of a function: put the input behind --input", args[1])
+	}
+	if tool, version, ok := strings.Cut(args[0], "@"); ok {
+		return toolbus.Call{}, usagef("%.140q is not a tool id: name a version as in %s --version %s", args[0], quoted(tool),
+			quoted(version))
 	}
 	scope, err := scopeKeys(f.scope)
 	if err != nil {

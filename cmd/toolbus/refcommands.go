@@ -28,7 +28,8 @@ func about(cmd *cobra.Command, over connect, complete cobra.CompletionFunc, call
 	q := envelope.CallRef{}
 	cmd.GroupID = "use"
 	cmd.Flags().StringVar(&q.CallID, "call-id", "", callID)
-	cmd.Args, cmd.ValidArgsFunction = cli.Args(1, 1, "one call reference"), complete
+	cmd.Args, cmd.ValidArgsFunction = cli.Args(1, 1,
+		"one call reference, such as text_2esearch.0kd3…, which `toolbus call` prints"), complete
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, done, err := over(cmd.Context())
 		if err != nil {
