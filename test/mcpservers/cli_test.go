@@ -65,11 +65,15 @@ func TestCommands(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 	out, err = runs(t, mcpcmd.Approve, "--tools", tools, "mcp::shop::sell")
-	if err != nil || !strings.Contains(out, "mcp::shop::sell: approved") {
+	if err != nil || !strings.Contains(out, "mcp::shop::sell: approved; `toolbus dev` sees it at once, ") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if out, err := runs(t, mcpcmd.Approve, "--tools", tools, "--all"); err != nil {
 		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = runs(t, mcpcmd.Approve, "--tools", t.TempDir())
+	if err != nil || !strings.HasPrefix(out, "no tools are imported here: ") {
+		t.Errorf("without imports: %v\n%s", err, out)
 	}
 }
 

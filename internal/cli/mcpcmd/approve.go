@@ -74,7 +74,7 @@ func settle(out io.Writer, changes []importer.Change, approved bool) error {
 			if err := c.Approve(); err != nil {
 				return fmt.Errorf("%s: %w", c.ID, err)
 			}
-			fmt.Fprintf(out, "%s: approved; executors and dispatchers see it when they start\n", c.ID)
+			fmt.Fprintf(out, "%s: approved; `toolbus dev` sees it at once, restart other executors and dispatchers\n", c.ID)
 		case c.State == importer.Changed:
 			waiting++
 		}
@@ -88,7 +88,11 @@ func settle(out io.Writer, changes []importer.Change, approved bool) error {
 	case waiting > 0:
 		return fmt.Errorf("%d of %d tools wait for `toolbus tools approve`", waiting, imported)
 	}
-	_, err := fmt.Fprintf(out, "%d tools are what was approved\n", imported)
+	says := fmt.Sprintf("%d tools are what was approved", imported)
+	if imported == 0 {
+		says = "no tools are imported here: `toolbus tools import-mcp` imports those of a server"
+	}
+	_, err := fmt.Fprintln(out, says)
 	return err
 }
 

@@ -77,11 +77,17 @@ func New(opts Options) *Adapter {
 	return a
 }
 
-// Reread lets the adapter read [ServersFile] again for servers that it does not know yet.
+// Reread lets the adapter read [ServersFile] again for servers that it does not know yet. A call of a tool whose
+// definition was approved since its server was started starts the server again.
 func (a *Adapter) Reread() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	clear(a.folders)
+	for _, p := range a.pools {
+		for _, l := range p.usable() {
+			l.older.Store(true)
+		}
+	}
 }
 
 // Validate returns an error if the manifest's server is not in [ServersFile], or if a variable, file or folder to which

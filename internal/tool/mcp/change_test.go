@@ -108,6 +108,43 @@ func TestChanged(t *testing.T) {
 	}
 }
 
+// TestApprovedAnew approves a change that a server has from its next start on: the next call starts it again.
+func TestApprovedAnew(t *testing.T) {
+	said := t.TempDir() + "/said"
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(said, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("adds numbers")
+	a := newAdapter(t, mcp.Options{})
+	m := manifest(t, played(t, "turncoat", said), mcp.Endpoint{Tool: "work", Definition: approved(t, "adds numbers")})
+	mend := *m
+	mend.Endpoint = mcp.Endpoint{Server: "test", Tool: "mend"}
+	if err := runs(t, a, &mend); err != nil {
+		t.Fatal(err)
+	}
+	write("adds other numbers")
+	anew := *m
+	anew.Endpoint = mcp.Endpoint{Server: "test", Tool: "work", Definition: approved(t, "adds other numbers")}
+	if err := runs(t, a, &anew); err == nil || err.Code != envelope.CodeToolChanged ||
+		!strings.Contains(err.Cause, "must be restarted") {
+		t.Fatalf("the server is older than the approval, and was not read again: %v", err)
+	}
+	a.Reread()
+	if v := a.Compared(&anew); v != tool.NotCompared {
+		t.Errorf("dispatchers are told that it has changed: %d", v)
+	}
+	if err := runs(t, a, &anew); err != nil {
+		t.Errorf("after the tools were read again: %v", err)
+	}
+	a.Reread()
+	if err := runs(t, a, m); err == nil || err.Code != envelope.CodeToolChanged {
+		t.Errorf("the server that was started again has another definition: %v", err)
+	}
+}
+
 // TestDigest checks that the digest depends on all of the meaning of a definition, and on nothing else.
 func TestDigest(t *testing.T) {
 	base := client.Tool{

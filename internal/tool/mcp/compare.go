@@ -46,12 +46,24 @@ func (p *pool) compared(e Endpoint) (verdict tool.Verdict, how *changedError) {
 		if l.digests.Load() == nil {
 			continue
 		}
-		if how = l.change(e); how == nil {
+		switch changed := l.change(e); {
+		case changed == nil:
 			return tool.AsApproved, nil
+		case !l.older.Load(): // the next call of an older server's tool restarts it
+			verdict, how = tool.Changed, changed
 		}
-		verdict = tool.Changed
 	}
 	return verdict, how
+}
+
+// outdated reports whether a server that has changed a tool may be older than the approval of the change. Then it ends
+// the server, unless another call is with it.
+func (p *pool) outdated(l *serverConn) bool {
+	if !l.older.Load() || p.others(l) > 1 {
+		return false
+	}
+	l.conn.End("its tools were approved after its start")
+	return true
 }
 
 // usable returns the connections that accept calls.

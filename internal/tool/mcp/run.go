@@ -81,6 +81,9 @@ func (p *pool) ask(
 			p.probe(ctx, l)
 		}
 		if changed, ok := errors.AsType[*changedError](err); ok {
+			if p.outdated(l) {
+				return statement{}, &unheardError{&tool.StartError{Err: err}}
+			}
 			p.withhold(m.ToolID, changed)
 		}
 		return statement{}, l.unheard(unsent(ctx, err))

@@ -26,6 +26,7 @@ type serverConn struct {
 	version string // of the server, as it reports it
 	opened  time.Time
 	served  atomic.Bool // true after it has answered a call
+	older   atomic.Bool // true after tools were read again: a changed definition may be from before the approval
 
 	// Guarded by the mutex of the pool.
 	calls int           // running calls
@@ -78,7 +79,8 @@ func (l *serverConn) change(e Endpoint) *changedError {
 	case !there:
 		return &changedError{e.Server, e.Tool, "is not there any more"}
 	case now != e.Definition:
-		return &changedError{e.Server, e.Tool, "has another definition than the one that was approved"}
+		return &changedError{e.Server, e.Tool, "has another definition than the one that was approved" +
+			"; if that was approved just now, the server that runs is older and must be restarted"}
 	}
 	return nil
 }
