@@ -173,6 +173,9 @@ func (l *toolLoader) programHint(name string) string {
 			"environment, and write the name of the program alone"
 	case strings.Contains(name, " "):
 		return "write each argument as an item: [" + strings.Join(strings.Fields(name), ", ") + "]"
+	case err != nil && !errors.Is(err, fs.ErrNotExist), !filepath.IsLocal(name):
+		return "a program outside of the tool's folder has an absolute path. Or activate its virtual environment, and " +
+			"write the name of the program alone, which is looked for in PATH"
 	}
 	return "the program lies in the tool's own folder; build it first"
 }

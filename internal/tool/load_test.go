@@ -413,7 +413,7 @@ func TestProblems(t *testing.T) {
 			at + ":13:13: python3 ./main.py: file does not exist (write each argument as an item: [python3, ./main.py])",
 		}},
 		{"program elsewhere", replace("./bin/web-fetch", "../other/program"), nil,
-			[]string{at + ":13:13: ../other/program: invalid argument"}},
+			[]string{at + ":13:13: ../other/program: invalid argument (a program outside of the tool's folder has an "}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
