@@ -22,6 +22,7 @@ type lintReport struct {
 	Tools    int           `json:"tools"`
 	Problems tool.Problems `json:"problems"`
 	Fixed    []string      `json:"fixed"` // files that --fix has changed
+	of       string        // what was checked: " in DIR" or " of the bus"
 }
 
 func toolsLint(g *global) *cobra.Command {
@@ -92,7 +93,7 @@ func (g *global) lint(ctx context.Context, args []string, fix bool) (lintReport,
 			report.Fixed = append(report.Fixed, filepath.Join(dir, name))
 		}
 	}
-	report.Problems = report.Problems.Below(dir)
+	report.Problems, report.of = report.Problems.Below(dir), " in "+dir
 	return report, err
 }
 
@@ -155,7 +156,7 @@ func (g *global) lintBus(ctx context.Context) (report lintReport, err error) {
 		}
 		report.Problems = append(report.Problems, found...)
 	}
-	report.Tools = len(tools.Tools)
+	report.Tools, report.of = len(tools.Tools), " of the bus"
 	return report, nil
 }
 
@@ -164,7 +165,7 @@ func (r lintReport) text(w io.Writer) error {
 	for _, name := range r.Fixed {
 		fmt.Fprintf(w, "%s: written\n", cli.EscapeCell(name))
 	}
-	_, err := fmt.Fprintf(w, "%s, %s\n", plural(r.Tools, "tool", "tools"), count)
+	_, err := fmt.Fprintf(w, "%s%s, %s\n", plural(r.Tools, "tool", "tools"), cli.EscapeCell(r.of), count)
 	return err
 }
 

@@ -20,15 +20,16 @@ func TestToolsLint(t *testing.T) {
 			t.Errorf("with %q: %s%s", text, out, stderr)
 		}
 	}
-	lints("", "", "1 tool, 0 problems, 0 warnings\n")
-	lints("nonsense: 1\n", "tools/say/tool.yaml:8:1: ", "\n1 tool, 1 problem, 0 warnings\n")
+	lints("", "", "1 tool in ./tools, 0 problems, 0 warnings\n")
+	lints("nonsense: 1\n", "tools/say/tool.yaml:8:1: ", "\n1 tool in ./tools, 1 problem, 0 warnings\n")
 	write(t, manifest, strings.Replace(sayManifest, "command:", "comand:", 1))
 	_, out, _ := shell{t: t}.do("tools", "lint", "tools")
-	if !strings.HasSuffix(out, "\n1 tool, 1 problem, 0 warnings\n") || !strings.Contains(out, `unknown field "comand"`) {
+	if !strings.HasSuffix(out, "\n1 tool in tools, 1 problem, 0 warnings\n") ||
+		!strings.Contains(out, `unknown field "comand"`) {
 		t.Errorf("of a misspelt command it says %s", out)
 	}
 	lints("digest: sha256:"+strings.Repeat("0", 64)+"\n", "tools/say/tool.yaml: written\n",
-		"\n1 tool, 0 problems, 0 warnings\n", "--fix")
+		"\n1 tool in ./tools, 0 problems, 0 warnings\n", "--fix")
 	write(t, filepath.Join(dir, "say.sh"), saying("elsewhere"))
 	bare := filepath.Join(dir, "say", "bare.sh")
 	write(t, bare, "exit\n")
@@ -45,7 +46,7 @@ func TestToolsLint(t *testing.T) {
 	} {
 		write(t, manifest, strings.Replace(sayManifest, "[./say.sh]", command, 1))
 		_, out, _ := shell{t: t}.do("tools", "lint", "tools")
-		if says == "" && !strings.HasSuffix(out, "1 tool, 0 problems, 0 warnings\n") ||
+		if says == "" && !strings.HasSuffix(out, "1 tool in tools, 0 problems, 0 warnings\n") ||
 			says != "" && (!strings.HasPrefix(out, "tools/say/tool.yaml: "+says) || !strings.HasSuffix(out, " 1 warning\n")) {
 			t.Errorf("with command %s: %s", command, out)
 		}
@@ -56,7 +57,8 @@ func TestToolsLint(t *testing.T) {
 	}
 	t.Chdir(filepath.Dir(dir))
 	another(t, dir, "two", "nonsense: 1\nmore: 1\n")
-	lints("health: {liveness: x}\n", "tools/say/tool.yaml:8:1: warning: ", "\n2 tools, 2 problems, 1 warning\n")
+	lints("health: {liveness: 'cmd:./health'}\n", "tools/say/tool.yaml:8:1: warning: ",
+		"\n2 tools in ./tools, 2 problems, 1 warning\n")
 	_, _, stderr := shell{t: t}.do("dev", "--tools", "tools", "--data-dir", t.TempDir())
 	if !strings.Contains(stderr, "tools/two/tool.yaml:8:1: ") {
 		t.Errorf("dev says %s", stderr)

@@ -86,6 +86,10 @@ func TestListings(t *testing.T) {
 		}
 	}
 	s.must(append([]string{"tools", "show", "wait"}, both...)...)
+	out := s.must("tools", "lint", "--credentials", operator)
+	if !strings.Contains(out, "2 tools of the bus, 0 problems, ") {
+		t.Errorf("lint without a folder says %s", out)
+	}
 	s.must("policy", "push", shifts(t, "day, night"), "--credentials", operator)
 	s.awaitList([]string{"hello", "wait"}, agent...)
 }

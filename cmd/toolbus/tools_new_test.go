@@ -26,7 +26,7 @@ func TestToolsNew(t *testing.T) {
 	if code != 0 || errors != "" {
 		t.Errorf("exit %d, %s%s", code, out, errors)
 	}
-	if code, out, _ := s.do("tools", "lint", dir); code != 0 || out != "1 tool, 0 problems, 0 warnings\n" {
+	if code, out, _ := s.do("tools", "lint", dir); code != 0 || out != "1 tool in "+dir+", 0 problems, 0 warnings\n" {
 		t.Errorf("lint: exit %d, %s", code, out)
 	}
 	code, _, errors = s.do("tools", "new", "greet", "--lang", "python", "--tools", dir)
