@@ -187,7 +187,7 @@ func TestReloadWarns(t *testing.T) {
 	d, tools, _, said := following(t)
 	manifest := filepath.Join(d.node.Tools, "say", "tool.yaml")
 	gone := filepath.Join(d.node.Tools, "say", "main.sh")
-	another(t, d.node.Tools, "same", "health: {liveness: x}\n") // its warning was printed at the start
+	another(t, d.node.Tools, "same", "health: {liveness: 'cmd:./health'}\n") // its warning was printed at the start
 	set, err := tool.Load(d.node.Tools, app.Transports()...)
 	if err != nil {
 		t.Fatal(err)
