@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -56,5 +57,6 @@ func (f placed) Fault() *envelope.Error {
 	case errors.Is(f, ErrInvalid):
 		code = envelope.CodeToolProtocol
 	}
-	return envelope.NewError(code, message).WithFix(fix).WithCause(f.Error()).WithEffect(envelope.EffectUnknown)
+	return envelope.NewError(code, message).WithFix(fix).
+		WithCause(strings.TrimPrefix(f.Error(), "streaming: ")).WithEffect(envelope.EffectUnknown)
 }

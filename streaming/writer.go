@@ -149,7 +149,7 @@ func (w *Writer) tryEmit(kind envelope.ChunkKind, data jsontext.Value, need int)
 		return false, w.refused
 	}
 	if limit := min(w.log.maxFrame(), envelope.MaxChunk+overhead); need > limit {
-		w.refused = fmt.Errorf("%w: %d bytes, at most %d fit", ErrChunkSize, need, limit)
+		w.refused = fmt.Errorf("%w: %d bytes of data, at most %d fit", ErrChunkSize, need-overhead, limit-overhead)
 		return false, w.refused
 	}
 	before := len(w.pending)

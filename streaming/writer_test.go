@@ -285,7 +285,8 @@ func TestFaultOfLargeChunk(t *testing.T) {
 	large := []byte(`"` + strings.Repeat("x", envelope.MaxChunk) + `"`)
 	err := run.Emit(t.Context(), envelope.ChunkData, large)
 	fault, ok := errors.AsType[envelope.Fault](err)
-	if !ok || fault.Fault().Code != envelope.CodeOutputLimit || !strings.Contains(fault.Fault().Fix, "at most 256 KiB") {
+	if !ok || fault.Fault().Code != envelope.CodeOutputLimit || !strings.Contains(fault.Fault().Fix, "at most 256 KiB") ||
+		fault.Fault().Cause != "chunk too large: 262146 bytes of data, at most 262144 fit" {
 		t.Errorf("%v: %+v", err, fault)
 	}
 	if _, err := run.Close(t.Context()); err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"time"
 
@@ -60,6 +61,11 @@ var chunkKinds = map[string]envelope.ChunkKind{
 	protocol.LineChunk:    envelope.ChunkData,
 	protocol.LineProgress: envelope.ChunkProgress,
 	protocol.LineLog:      envelope.ChunkLog,
+}
+
+// executing are the types of all lines of an execution.
+var executing = []string{
+	protocol.LineChunk, protocol.LineProgress, protocol.LineLog, protocol.LineOutput, protocol.LineError,
 }
 
 // statement is the terminal line of a tool. kind is "" before there is one.
@@ -182,10 +188,21 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 	case chunkKinds[l.Type] != "":
 		return r.chunk(ctx, sink)
 	}
-	if l.Type == "" {
-		return r.broken("", "it has no type")
+	return r.broken("", "%s", untyped(l.Type))
+}
+
+// untyped says what is wrong with the type of a line that may not come here.
+func untyped(kind string) string {
+	says := fmt.Sprintf("its type is %.40q", kind)
+	switch name, ok := envelope.Nearest(kind, executing); {
+	case kind == "":
+		return "it has no type"
+	case kind == protocol.LineAbsent:
+		return says + ", which answers a lookup alone"
+	case ok:
+		return says + fmt.Sprintf("; did you mean %q?", name)
 	}
-	return r.broken("", "its type is %.40q", l.Type)
+	return says
 }
 
 // unreadable returns the error of a line that is no JSON object, or has a type that is no string.
@@ -271,11 +288,29 @@ func (r *reader) decode(v any) error {
 	case errors.As(err, &at) && errors.Is(err, json.ErrUnknownName):
 		return r.broken(l.Type, "%s", unknown(l.Type, at.JSONPointer))
 	case errors.As(err, &at):
-		return r.broken(l.Type, "it is not of its type at %q", at.JSONPointer)
+		return r.broken(l.Type, "%s", mistyped(at))
 	case err != nil:
 		return r.broken(l.Type, "it is not a line of the protocol")
 	}
 	return nil
+}
+
+// mistyped says which kind of value a member of a line must have.
+func mistyped(at *json.SemanticError) string {
+	kind := "the kind of value that the protocol says"
+	if at.GoType != nil {
+		switch at.GoType.Kind() {
+		case reflect.Slice:
+			kind = "a list"
+		case reflect.String:
+			kind = "a string"
+		case reflect.Struct:
+			kind = "an object"
+		case reflect.Int64:
+			kind = "a number"
+		}
+	}
+	return fmt.Sprintf("%q must be %s", at.JSONPointer, kind)
 }
 
 // unknown says that a line of a kind has an unknown member.
