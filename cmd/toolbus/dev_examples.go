@@ -22,8 +22,8 @@ func (d *development) chooseTools(cmd *cobra.Command) error {
 	if !d.examples {
 		_, err := os.Stat(d.node.Tools)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the folder %s does not exist: name that of your tools with --tools, or run the example tools "+
-				"with --examples", d.node.Tools)
+			return fmt.Errorf("the folder %s does not exist: name that of your tools with --tools, write a tool with "+
+				"`toolbus tools new NAME --lang python`, or run the example tools with --examples", d.node.Tools)
 		}
 		return nil // what else is wrong with it, its reader says
 	}

@@ -146,12 +146,13 @@ func TestDevExamplesAtHome(t *testing.T) {
 	}
 }
 
-// Without a folder of tools, `toolbus dev` names the two ways to have one. It does not start with a folder of one tool,
+// Without a folder of tools, `toolbus dev` names the ways to have one. It does not start with a folder of one tool,
 // or without any.
 func TestDevWithoutTools(t *testing.T) {
 	none, s := filepath.Join(t.TempDir(), "none"), shell{t: t}
 	code, _, stderr := s.do("dev", "--data-dir", t.TempDir(), "--tools", none)
-	if code != 1 || !strings.Contains(stderr, "--tools") || !strings.Contains(stderr, "--examples") {
+	if code != 1 || !strings.Contains(stderr, "--tools") || !strings.Contains(stderr, "--examples") ||
+		!strings.Contains(stderr, "`toolbus tools new NAME --lang python`") {
 		t.Errorf("exit %d: %s", code, stderr)
 	}
 	if code, _, stderr := s.do("dev", "--data-dir", t.TempDir(), "--tools", none, "--examples"); code != 2 {

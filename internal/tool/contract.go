@@ -204,7 +204,11 @@ func (c *contract) explain(v jsonschema.Violation, value any, name string) (mess
 		}
 		return fmt.Sprintf("unknown field %q", last), c.meantField(at)
 	case "type":
-		return mistyped(name, wordsOf(rule["type"]), kindOf(value))
+		message, hint = mistyped(name, wordsOf(rule["type"]), kindOf(value))
+		if form := textOf(rule["x-hint"]); rule["type"] == "string" && kindOf(value) == "number" && form != "" {
+			hint = "in quotes; " + form // quotes alone may not help
+		}
+		return message, hint
 	case "enum":
 		return fmt.Sprintf("%q is not a value of %s", value, name), didYouMean(textOf(value), wordsOf(rule["enum"]))
 	case "minimum", "maximum":
