@@ -96,9 +96,8 @@ func printStderr(w io.Writer, text, call string) {
 		lines = slices.Concat(lines[:firstLines], []string{noteHidden(hidden, call)}, lines[len(lines)-lastLines:])
 	}
 	for _, line := range lines {
-		fmt.Fprint(w, "    ", line)
+		fmt.Fprintln(w, "    "+shortened(strings.TrimSuffix(line, "\n")))
 	}
-	fmt.Fprintln(w)
 }
 
 // bytesLeftOut matches the line in the place of what an executor did not keep.
@@ -136,7 +135,8 @@ func printViolations(w io.Writer, e *envelope.Error) {
 	}
 }
 
-// The tool's own details are printed up to maxDetails members of maxDetail bytes. --json prints all.
+// The tool's own details are printed up to maxDetails members of maxDetail bytes, and lines of its standard error up to
+// maxDetail bytes. --json prints all.
 const (
 	maxDetails = 20
 	maxDetail  = 400
@@ -152,11 +152,17 @@ func printDetails(w io.Writer, all map[string]jsontext.Value) {
 				text = string(plain)
 			}
 		}
-		if len(text) > maxDetail {
-			text = strings.ToValidUTF8(text[:maxDetail], "") + "… (--json prints all)"
-		}
-		fmt.Fprintf(w, "  details.%s: %s\n", EscapeCell(name), EscapeCell(text))
+		fmt.Fprintf(w, "  details.%s: %s\n", EscapeCell(name), EscapeCell(shortened(text)))
 	}
+}
+
+// shortened returns the first maxDetail bytes of a text, and says how many are left out.
+func shortened(text string) string {
+	more := len(text) - maxDetail
+	if more <= 0 {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxDetail], "") + fmt.Sprintf("… (%d bytes more; --json prints all)", more)
 }
 
 // resultBytes returns the size of the result that a failed tool returned.

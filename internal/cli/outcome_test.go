@@ -139,6 +139,18 @@ func TestPrintsEndsOfStderr(t *testing.T) {
 	}
 }
 
+// A long line of standard error is cut. One without a line break at its end is a line, too.
+func TestPrintsBeginningOfLongLine(t *testing.T) {
+	e := envelope.NewError(envelope.CodeToolFault, "")
+	e.Details.Stderr = strings.Repeat("x", 60_000) + "\nend"
+	var out strings.Builder
+	PrintError(&out, e, "play/x")
+	want := "    " + strings.Repeat("x", maxDetail) + "… (59600 bytes more; --json prints all)\n    end\n"
+	if !strings.HasSuffix(out.String(), want) {
+		t.Error(out.String())
+	}
+}
+
 // The note of hidden lines says that the executor did not keep all bytes between them.
 func TestPrintsBytesNotKept(t *testing.T) {
 	e := envelope.NewError(envelope.CodeToolFault, "")
@@ -161,7 +173,7 @@ func TestPrintsDetailsInLines(t *testing.T) {
 	var out strings.Builder
 	PrintError(&out, e, "play/x")
 	if got := out.String(); !strings.Contains(got, "details.reason: a·bxx") || len(got) > 2*maxDetail ||
-		!strings.Contains(got, "… (--json prints all)\n") {
+		!strings.Contains(got, "… (403 bytes more; --json prints all)\n") {
 		t.Error(got)
 	}
 }
