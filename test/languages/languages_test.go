@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -35,6 +36,33 @@ func TestLanguages(t *testing.T) {
 			fails(t, bus, `{"name":"nobody"}`, "I-REQ-UNKNOWN_NAME")
 			fails(t, bus, `{"name":""}`, envelope.CodeSchema)
 		})
+	}
+}
+
+// TestFailedProgram breaks the program of each tool: its test shows what the program wrote to standard error.
+func TestFailedProgram(t *testing.T) {
+	t.Parallel()
+	for l, bad := range map[scaffold.Language]string{
+		scaffold.Python: "raise SystemExit('no disk')\n", scaffold.Shell: "echo no disk >&2; exit 1\n",
+		scaffold.Node: "console.error('no disk'); process.exit(1);\n",
+	} {
+		for _, class := range []scaffold.Class{scaffold.Pure, scaffold.SideEffectful} {
+			made, err := scaffold.Write(t.TempDir(), scaffold.Spec{ID: id, Language: l, Class: class})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"main.py", "main.sh", "main.mjs"} {
+				if slices.Contains(made.Files, name) {
+					err = errors.Join(err, os.WriteFile(filepath.Join(made.Folder, name), []byte(bad), 0o600))
+				}
+			}
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", made.Test)
+			cmd.Dir = made.Folder
+			out, failed := cmd.CombinedOutput()
+			if err != nil || failed == nil || !strings.Contains(string(out), "no disk") {
+				t.Errorf("%s, %s: %v, %v\n%s", l, class, err, failed, out)
+			}
+		}
 	}
 }
 

@@ -12,9 +12,9 @@ PROGRAM = pathlib.Path(__file__).with_name("main.py")
 def answer(name):
     """Serve one call as an executor does, and return the lines of the answer."""
     call = {"op": "execute", "fn": "run", "input": {"name": name}}
-    done = subprocess.run(
-        [sys.executable, PROGRAM], input=json.dumps(call), capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, PROGRAM], input=json.dumps(call), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise AssertionError(f"exit status {done.returncode}, standard error:\n{done.stderr}")
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
