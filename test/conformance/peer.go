@@ -84,7 +84,7 @@ func (p *peer) imported(ctx context.Context, dir string) (*toolbus.Toolset, erro
 	err = errors.Join(err, failed)
 	for _, file := range files {
 		text, failed := os.ReadFile(file)
-		text = bytes.Replace(text, []byte("\nname: "+name+"_"), []byte("\nname: "), 1)
+		text = bytes.Replace(text, []byte("\nmcp_name: "+name+"_"), []byte("\nmcp_name: "), 1)
 		err = errors.Join(err, failed, os.WriteFile(file, text, 0o600))
 	}
 	if err != nil {

@@ -267,7 +267,7 @@ func (s source) manifest(digest string) yaml.MapSlice {
 	description := described(s.server.Name, s.tool)
 	of := yaml.MapSlice{
 		{Key: "tool_id", Value: s.id},
-		{Key: "name", Value: s.name},
+		{Key: "mcp_name", Value: s.name},
 		{Key: "semver", Value: s.version},
 		{Key: "owner", Value: s.owner},
 		{Key: "title", Value: told(cmp.Or(s.tool.Title, hints(s.tool).Title, s.tool.Name))},

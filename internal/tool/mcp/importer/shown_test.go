@@ -171,7 +171,10 @@ func TestImportKeepsIDs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		older := strings.NewReplacer("tool_id: mcp::shop::look", "tool_id: shop.look", "name: shop_look\n", "",
+		if !strings.Contains(string(text), "\nmcp_name: shop_look\n") {
+			t.Errorf("its name in MCP has another key:\n%s", text)
+		}
+		older := strings.NewReplacer("tool_id: mcp::shop::look", "tool_id: shop.look", "mcp_name: shop_look\n", "",
 			"listed: listed.json\n", "").Replace(string(text))
 		if err := os.WriteFile(filepath.Join(folder, "tool.yaml"), []byte(older), 0o600); err != nil {
 			t.Fatal(err)
