@@ -10,6 +10,9 @@ import (
 	"text/tabwriter"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -96,8 +99,9 @@ func showTool(out io.Writer, t envelope.ToolInfo) error {
 	if err := showFields(out, t); err != nil {
 		return err
 	}
+	examples := examplesOf(t)
 	for _, name := range slices.Sorted(maps.Keys(t.Functions)) {
-		if err := showFunction(out, name, t.Functions[name]); err != nil {
+		if err := showFunction(out, name, t.Functions[name], examples[name].Examples); err != nil {
 			return err
 		}
 	}
@@ -143,7 +147,21 @@ func factsOf(t envelope.ToolInfo) (all [][2]string) {
 	return all
 }
 
-func showFunction(out io.Writer, name string, fn envelope.FunctionInfo) error {
+// exampled has the examples of a function of a manifest.
+type exampled struct {
+	Examples jsontext.Value `json:"examples"`
+}
+
+// examplesOf returns the functions that the manifest of a tool declares, as far as they can be read.
+func examplesOf(t envelope.ToolInfo) map[string]exampled {
+	var m struct {
+		Functions map[string]exampled `json:"functions"`
+	}
+	_ = json.Unmarshal(t.Manifest, &m) // showFields has read it
+	return m.Functions
+}
+
+func showFunction(out io.Writer, name string, fn envelope.FunctionInfo, examples jsontext.Value) error {
 	if name == envelope.AnyFunction {
 		name = "of any name"
 	}
@@ -154,10 +172,16 @@ func showFunction(out io.Writer, name string, fn envelope.FunctionInfo) error {
 		return err
 	}
 	fmt.Fprintln(out, "response schema:")
-	return cli.WriteJSON(out, fn.Response)
+	err := cli.WriteJSON(out, fn.Response)
+	if err != nil || examples == nil {
+		return err
+	}
+	fmt.Fprintln(out, "examples:")
+	return cli.WriteJSON(out, examples)
 }
 
-// showFields prints every field of the manifest with what Toolbus does with it, and its value.
+// showFields prints the fields of the manifest with what Toolbus does with them, and their values. Functions and errors
+// are shown for themselves.
 func showFields(out io.Writer, t envelope.ToolInfo) error {
 	if t.Manifest == nil { // from a dispatcher of an older build
 		return nil
@@ -166,6 +190,7 @@ func showFields(out io.Writer, t envelope.ToolInfo) error {
 	if err != nil {
 		return err
 	}
+	values = slices.DeleteFunc(values, func(v tool.Value) bool { return v.Name == "functions" || v.Name == "errors" })
 	longest := 0
 	for _, v := range values {
 		longest = max(longest, len(v.Name))

@@ -44,7 +44,8 @@ func TestShownToolFitsTerminal(t *testing.T) {
 	info := envelope.ToolInfo{
 		ToolID: "a.x", Version: "1.0.0", Title: "evil\u202etitle " + long, Description: long + "\n" + long, Owner: long,
 		Digest: "sha256:" + strings.Repeat("0", 64), Manifest: jsontext.Value(`{"tool_id":"a.x","tags":["` +
-			strings.Repeat("tag", 300) + `"],"determinism":"pure"}`),
+			strings.Repeat("tag", 300) + `"],"determinism":"pure","errors":[{"code":"bad"}],` +
+			`"functions":{"x":{"request":"r.json","examples":[{"input":"one example"}]}}}`),
 		Functions: map[string]envelope.FunctionInfo{"x": {Description: long}},
 		Errors:    []envelope.DeclaredError{{Code: "bad", HTTPStatus: 422, Message: long, Fix: long}},
 	}
@@ -58,9 +59,14 @@ func TestShownToolFitsTerminal(t *testing.T) {
 		}
 	}
 	for _, want := range []string{"evil·title", "\n  determinism  enforced       \"pure\"\n", "\n    fix: many words",
-		"\n    sha256:0000"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in\n%s", want, out.String())
+		"\n    sha256:0000", "\nexamples:\n", `"one example"`} {
+		if strings.Count(out.String(), want) != 1 {
+			t.Errorf("not one %q in\n%s", want, out.String())
+		}
+	}
+	for _, twice := range []string{"r.json", `"code"`} {
+		if strings.Contains(out.String(), twice) {
+			t.Errorf("functions or errors are shown twice:\n%s", out.String())
 		}
 	}
 }
