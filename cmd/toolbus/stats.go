@@ -22,7 +22,7 @@ func statsCmd(g *global) *cobra.Command {
 	since, tool := "", ""
 	cmd := &cobra.Command{
 		Use: "stats", Short: "Count the calls of each tool, with their errors and times", GroupID: "operate",
-		Args: cli.NoArgs,
+		Args: cli.Args(0, 0, "no argument (--tool TOOL counts the calls of one)"),
 		Long: `Counts the calls that have ended since a time, by tool, from the audit record: how many, with success, the
 errors by class, and the 50th, 95th and 99th percentile of the time from request to outcome, which includes the time
 in the queue. Each attempt of a key counts. It needs the credentials of an operator or auditor, as "audit" does.

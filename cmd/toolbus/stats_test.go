@@ -75,6 +75,9 @@ func (s shell) counted(first string) {
 	if none := s.must("stats", "--tool", "plya"); none != near || !strings.HasPrefix(text, "TOOL  ATTEMPTS ") {
 		s.t.Error(none, text)
 	}
+	if code, _, stderr := s.do("stats", "play"); code != exitUsage || !strings.Contains(stderr, "--tool TOOL") {
+		s.t.Errorf("exit %d: %s", code, stderr)
+	}
 	if code, _, stderr := s.do("stats", "--since", "soon"); code != exitUsage || !strings.Contains(stderr, "not a time") {
 		s.t.Errorf("exit %d: %s", code, stderr)
 	}

@@ -56,7 +56,7 @@ func toolsShow(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show TOOL", Short: "Show one tool: the fields of its manifest, functions, schemas, errors",
 		Long: `Shows what a dispatcher, or with --tools a folder, says of a tool: the fields of its manifest but the
-endpoint, with what Toolbus does with it (enforced, recorded, or declared only), its functions with schemas and
+endpoint, with what Toolbus does with them (enforced, recorded, or declared only), its functions with schemas and
 examples, and its errors. The bus answers for a tool of which the policy can allow you no call as for one that does
 not exist.`,
 		Example:           "  toolbus tools show text.search\n  toolbus tools show text.search --tools ./tools",

@@ -206,7 +206,7 @@ func loadTool(files fs.FS, folder, dir string, contracts *contracts) (*Manifest,
 	}
 	raw, err := readFile(files, manifestFile, MaxManifest)
 	if err != nil {
-		l.report(place{}, reason(err), l.manifestHint(err))
+		l.report(place{}, strings.TrimPrefix(reason(err), manifestFile+": "), l.manifestHint(err))
 		return nil, l.problems
 	}
 	if !l.parse(raw) {
@@ -232,8 +232,8 @@ func (l *toolLoader) manifestHint(err error) string {
 	case errors.Is(err, fs.ErrNotExist) && len(inside) > 0:
 		return "this folder contains tools itself: did you mean --tools " + cmp.Or(l.manifest.Dir, l.folder) + "?"
 	case errors.Is(err, fs.ErrNotExist):
-		return "every folder here needs a " + manifestFile + ", except internal and those that begin with a point: move " +
-			"other files elsewhere"
+		return "every folder here needs a " + manifestFile + ", except internal, node_modules, __pycache__, venv and " +
+			"those that begin with a point: move other files elsewhere"
 	}
 	return "it must be a file that the executor may read"
 }

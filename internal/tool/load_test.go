@@ -251,7 +251,7 @@ func TestProblems(t *testing.T) {
 		{"not UTF-8", minimal + "# \xff", nil, []string{at + ":11:3: the file is not UTF-8 (save it as UTF-8)"}},
 		{"UTF-16", "\ufefft\x00o\xff", nil, []string{at + ":1:4: the file is not UTF-8"}},
 		{"too large", minimal + "#" + strings.Repeat("x", 1<<20), nil,
-			[]string{at + ": tool.yaml: larger than allowed (1048576 bytes)"}},
+			[]string{at + ": larger than allowed (1048576 bytes)"}},
 		{"too many tokens", minimal + "tags: [" + strings.Repeat("a,", 20_000) + "]", nil,
 			[]string{at + ": the file has more than 20000 YAML tokens"}},
 		{"too deep", minimal + "tags: " + strings.Repeat("[", 70) + strings.Repeat("]", 70), nil,
@@ -469,7 +469,7 @@ func TestProblemsOfMany(t *testing.T) {
 	fsys["empty/x"] = &fstest.MapFile{}
 	_, err := tool.LoadFS(fsys, transports()...)
 	for _, file := range []string{"a_2eb/tool.yaml:", "web_2efetch/tool.yaml:",
-		"empty/tool.yaml: tool.yaml: file does not exist"} {
+		"empty/tool.yaml: file does not exist"} {
 		if err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("nothing of %s in:\n%v", file, err)
 		}
@@ -818,7 +818,7 @@ func TestFoldersOfPackages(t *testing.T) {
 	files["node_modules/tool.yaml"], files["src/main.py"] = &fstest.MapFile{}, &fstest.MapFile{}
 	_, err := tool.LoadFS(files, transports()...)
 	if err == nil || !strings.Contains(err.Error(), "node_modules/tool.yaml:1:1: the manifest is empty") ||
-		!strings.Contains(err.Error(), "src/tool.yaml: tool.yaml: file does not exist (every folder here needs a tool.yaml") {
+		!strings.Contains(err.Error(), "src/tool.yaml: file does not exist (every folder here needs a tool.yaml") {
 		t.Errorf("%v", err)
 	}
 }
