@@ -133,6 +133,10 @@ func TestDeadline(t *testing.T) {
 		if d.Code != want.Code || d.Effect != want.Effect || d.Status != want.Status {
 			t.Errorf("decision %+v, want %+v", d, want)
 		}
+		last := w.replies[len(w.replies)-1]
+		if last.Error == nil || last.Error.Cause != "it waited 0s in the queue, ran 3s and was ended then" {
+			t.Errorf("the cause does not say where the time went: %+v", last.Error)
+		}
 	})
 }
 

@@ -122,7 +122,14 @@ func (r *run) failure(err error) *envelope.Error {
 	if m.Class = r.job.state.Class; r.job.state.HasNoEffect() {
 		m.Class = call.Pure
 	}
-	return tool.ClassifyError(r.adapter, &m, err)
+	fault := tool.ClassifyError(r.adapter, &m, err)
+	stopped, ok := errors.AsType[*tool.StoppedError](err)
+	if ok && errors.Is(stopped.Cause, context.DeadlineExceeded) && fault.Cause == "" {
+		waited, ran := max(0, r.started.Sub(r.job.enqueued())), time.Since(r.began)
+		fault.WithCause(fmt.Sprintf("it waited %v in the queue, ran %v and was ended then",
+			waited.Round(time.Millisecond), ran.Round(time.Millisecond)))
+	}
+	return fault
 }
 
 // foreignWrite returns the error of a run that reported a write outside the write targets of its call, or nil. It
