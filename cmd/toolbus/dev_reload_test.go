@@ -208,7 +208,7 @@ func TestReloadWarns(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.reload(tools)
-	want := changed + manifest + ":6:26: warning: the file main.sh is missing ("
+	want := changed + manifest + ":6:26: the file main.sh is missing ("
 	if !strings.HasPrefix(said.String(), want) {
 		t.Errorf("got %q, want %q", said, want)
 	}

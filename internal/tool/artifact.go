@@ -53,7 +53,7 @@ func (l *toolLoader) endpoint(raw jsontext.Value) {
 		}
 		switch {
 		case !f.Runs && !f.Argument && errors.Is(err, fs.ErrNotExist):
-			l.warn(l.values[jsontext.Pointer(f.At)], "the file "+f.Name+" is missing", "correct its name, or write the file")
+			l.missing(f)
 		case !f.Runs || !l.manifest.Callable():
 		case f.Default && errors.Is(err, fs.ErrNotExist):
 			if l.manifest.Missing = f.Name; l.faulty("/endpoint") { // such as a misspelt command
@@ -65,6 +65,17 @@ func (l *toolLoader) endpoint(raw jsontext.Value) {
 			l.runnable(jsontext.Pointer(f.At), p, err)
 		}
 	}
+}
+
+// missing reports an argument that names no file. The first one is mostly the program of an interpreter.
+func (l *toolLoader) missing(f File) {
+	p := Problem{
+		Severity: Warning, Message: "the file " + f.Name + " is missing", Hint: "correct its name, or write the file",
+	}
+	if f.At == "/endpoint/command/1" {
+		p.Severity = Fault
+	}
+	l.mark(l.values[jsontext.Pointer(f.At)], p)
 }
 
 var sha256Pattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
