@@ -12,9 +12,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/admin"
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
-	"github.com/seed-018f16cc/toolbus/internal/client/link"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -62,9 +62,12 @@ func deploy(t *testing.T, change func(conf string) string) *walled {
 }
 
 // dispatch runs a dispatcher until the test ends.
-func (w *walled) dispatch() {
+func (w *walled) dispatch() { w.dispatchWith(app.Options{}) }
+
+func (w *walled) dispatchWith(o app.Options) {
 	w.t.Helper()
-	c, err := app.Connect("dispatcher", app.Options{Options: link.Options{URL: w.url}, Keys: w.keys})
+	o.URL, o.Keys = w.url, w.keys
+	c, err := app.Connect("dispatcher", o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -302,6 +305,21 @@ func TestDispatcherWithoutSecrets(t *testing.T) {
 		c := checks["authentication"]
 		if c.Status != admin.CheckFailed || !strings.Contains(c.Says, "careless") || !strings.Contains(c.Fix, "keys init") {
 			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// Doctor hears each dispatcher, and names the one that lacks --sync always.
+func TestDiagnoseSyncOfEach(t *testing.T) {
+	w := deploy(t, func(conf string) string { return conf })
+	if c := w.operator()["settings"]; c.Status != admin.CheckOK {
+		t.Errorf("one dispatcher: %+v", c)
+	}
+	w.dispatchWith(app.Options{Fsync: true, Lease: 2 * bus.DefaultLease})
+	c := w.operator()["settings"]
+	for _, says := range []string{"--sync is always at d-", " and interval at d-", "--lease is 10s at d-"} {
+		if c.Status != admin.CheckFailed || !strings.Contains(c.Says, says) {
+			t.Errorf("no %q: %+v", says, c)
 		}
 	}
 }

@@ -105,14 +105,7 @@ func TestDiagnoseTools(t *testing.T) {
 	f := bustest.Start(t)
 	first := map[string]string{"echo": "1.0.0 (a)", "old": "1.0.0 (b)", "same": "1.0.0 (c)"}
 	f.Serve(bustest.Describing("echo"), bustest.Stocked("d1", first))
-	tools := func() (c admin.Check) {
-		for _, check := range admin.Diagnose(t.Context(), f.Srv.URL, toolbus.ClientOptions{}) {
-			if check.Name == "tools" {
-				c = check
-			}
-		}
-		return c
-	}
+	tools := func() admin.Check { return found(t, f, "tools") }
 	if c := tools(); c.Status != admin.CheckOK ||
 		!strings.Contains(c.Says, "dispatchers: 1, each with the same 3 tools") {
 		t.Errorf("one dispatcher: %+v", c)
@@ -121,6 +114,39 @@ func TestDiagnoseTools(t *testing.T) {
 	const differ = "2 dispatchers have loaded different tools: echo is 1.0.0 (a) at d1 and 1.0.1 (d) at d2; " +
 		"old is 1.0.0 (b) at d1 and missing at d2"
 	if c := tools(); c.Status != admin.CheckFailed || c.Says != differ || c.Fix == "" {
+		t.Errorf("two: %+v", c)
+	}
+}
+
+// found returns the row of a name, or none.
+func found(t *testing.T, f *bustest.Bus, name string) (c admin.Check) {
+	t.Helper()
+	for _, check := range admin.Diagnose(t.Context(), f.Srv.URL, toolbus.ClientOptions{}) {
+		if check.Name == name {
+			c = check
+		}
+	}
+	return c
+}
+
+// Doctor asks each dispatcher for the settings that all must have alike, and names who lacks one.
+func TestDiagnoseSettings(t *testing.T) {
+	f := bustest.Start(t)
+	with := func(instance string, settings map[string]string) rpc.Endpoint {
+		return bustest.Listing(envelope.Inventory{Instance: instance, Settings: settings})
+	}
+	f.Serve(bustest.Describing("echo"), bustest.Stocked("d0", nil)) // of a build that does not tell
+	if c := found(t, f, "settings"); c.Name != "" {
+		t.Errorf("none is told: %+v", c)
+	}
+	f.Serve(bustest.Describing("echo"), with("d1", map[string]string{"--lease": "5s", "--sync": "always"}))
+	if c := found(t, f, "settings"); c.Status != admin.CheckOK ||
+		!strings.HasPrefix(c.Says, "dispatchers: 1, each with --sync always") {
+		t.Errorf("one dispatcher: %+v", c)
+	}
+	f.Serve(bustest.Describing("echo"), with("d2", map[string]string{"--lease": "5s", "--sync": "interval"}))
+	const differ = "dispatchers have different ones: --sync is always at d1 and interval at d2"
+	if c := found(t, f, "settings"); c.Status != admin.CheckFailed || c.Says != differ || c.Fix == "" {
 		t.Errorf("two: %+v", c)
 	}
 }

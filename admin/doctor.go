@@ -134,8 +134,9 @@ func isForbidden(err error) bool {
 // hiddenFrom returns the warning that a role may not ask for some checks.
 func hiddenFrom(role auth.Role) Check {
 	return envelope.Doubtful("operator's checks", fmt.Sprintf("not made, because a token of the role %s may not ask for "+
-		"them: streams, servers, executors, pools, audit record, authentication and tools of each dispatcher, damaged "+
-		"logs, safety locks", role), "run doctor with an operator's token: --credentials FILE, or with --secrets-dir DIR")
+		"them: streams, servers, executors, pools, audit record, authentication, tools and settings of each dispatcher, "+
+		"damaged logs, safety locks", role),
+		"run doctor with an operator's token: --credentials FILE, or with --secrets-dir DIR")
 }
 
 // whose returns the principal that the token names, without verifying the token. It returns nil if there is no token.

@@ -43,7 +43,7 @@ func diagnoseEach(ctx context.Context, inbox *rpc.Inbox, tokenless bool) []Check
 			"run doctor of the version that the dispatchers are of")}
 	}
 	slices.SortFunc(all, func(a, b envelope.Inventory) int { return cmp.Compare(a.Instance, b.Instance) })
-	return []Check{diagnoseAuth(all, tokenless), diagnoseTools(all)}
+	return append([]Check{diagnoseAuth(all, tokenless), diagnoseTools(all)}, diagnoseSettings(all)...)
 }
 
 // diagnoseAuth names the dispatchers that authenticate nobody.
@@ -74,6 +74,46 @@ func diagnoseTools(all []envelope.Inventory) Check {
 	return envelope.Well("tools", says)
 }
 
+// diagnoseSettings compares the settings that all dispatchers must have alike. Those of builds that do not tell them
+// are not compared. It returns no check if no dispatcher tells them.
+func diagnoseSettings(all []envelope.Inventory) []Check {
+	all = slices.DeleteFunc(slices.Clone(all), func(i envelope.Inventory) bool { return i.Settings == nil })
+	if len(all) == 0 {
+		return nil
+	}
+	if differ := differing(all); len(differ) > 0 {
+		return []Check{envelope.Failed("settings", "dispatchers have different ones: "+strings.Join(differ, "; "),
+			"start all dispatchers with the same flags: until then calls end now one way and now the other")}
+	}
+	return []Check{envelope.Well("settings", fmt.Sprintf("dispatchers: %d, each with --sync %s, and the same limits and "+
+		"defaults", len(all), all[0].Settings["--sync"]))}
+}
+
+// differing returns one sentence for each setting that is not the same in all dispatchers.
+func differing(all []envelope.Inventory) (says []string) {
+	for _, flag := range slices.Sorted(maps.Keys(all[0].Settings)) {
+		at := map[string][]string{} // instances, by value
+		for _, i := range all {
+			if value, ok := i.Settings[flag]; ok {
+				at[value] = append(at[value], i.Instance)
+			}
+		}
+		if len(at) > 1 {
+			says = append(says, flag+" is "+each(at))
+		}
+	}
+	return says
+}
+
+// each names the instances of each value.
+func each(at map[string][]string) string {
+	var parts []string
+	for _, value := range slices.Sorted(maps.Keys(at)) {
+		parts = append(parts, value+" at "+strings.Join(at[value], ", "))
+	}
+	return strings.Join(parts, " and ")
+}
+
 // maxDifferences is the largest number of tools that one check names.
 const maxDifferences = 10
 
@@ -97,11 +137,7 @@ func differences(all []envelope.Inventory) (says []string) {
 		case len(says) == maxDifferences:
 			return append(says, "and more")
 		default:
-			var parts []string
-			for _, have := range slices.Sorted(maps.Keys(has)) {
-				parts = append(parts, have+" at "+strings.Join(has[have], ", "))
-			}
-			says = append(says, id+" is "+strings.Join(parts, " and "))
+			says = append(says, id+" is "+each(has))
 		}
 	}
 	return says

@@ -82,8 +82,8 @@ type PayloadResponse struct {
 	Body []byte `json:"body"`
 }
 
-// Inventory lists the tools that one dispatcher has loaded. All dispatchers answer the request, so that their tools can
-// be compared.
+// Inventory lists the tools and settings of one dispatcher. All dispatchers answer the request, so that they can be
+// compared.
 type Inventory struct {
 	Instance string            `json:"instance"`
 	Tools    map[string]string `json:"tools"` // version and digest, by tool id
@@ -91,6 +91,8 @@ type Inventory struct {
 	NoAuth bool `json:"no_auth,omitzero"`
 	// More means that Tools lacks the tools with ids after the last one, because the message had no room for them.
 	More bool `json:"more,omitzero"`
+	// Settings are the values that all dispatchers must have alike, by flag. Builds before this member never set it.
+	Settings map[string]string `json:"settings,omitzero"`
 }
 
 // ServiceRefusal is the body of an answer with kind [KindRefusal].

@@ -36,7 +36,7 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 		rpc.NewEndpoint(operation.Describe, fromAny(d.describe)),
 		rpc.NewEndpoint(operation.Inventory, fromAny(func(context.Context, struct{}) (envelope.Inventory, *envelope.Error) {
 			loaded := d.options.Tools.Inventory(d.Instance)
-			loaded.NoAuth = !d.Identity
+			loaded.NoAuth, loaded.Settings = !d.Identity, d.settings()
 			return loaded, nil
 		})),
 		rpc.NewEndpoint(operation.Executors, fromAny(d.listExecutors)),

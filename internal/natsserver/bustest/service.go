@@ -74,9 +74,12 @@ func Restricted(t *testing.T, subscribe ...string) *natstest.Server {
 
 // Stocked returns an endpoint that answers like a dispatcher that has loaded tools.
 func Stocked(instance string, tools map[string]string) rpc.Endpoint {
-	handle := func(context.Context, call.Sender, []byte) (any, *envelope.Error) {
-		return envelope.Inventory{Instance: instance, Tools: tools}, nil
-	}
+	return Listing(envelope.Inventory{Instance: instance, Tools: tools})
+}
+
+// Listing returns an endpoint that answers like a dispatcher with these tools and settings.
+func Listing(of envelope.Inventory) rpc.Endpoint {
+	handle := func(context.Context, call.Sender, []byte) (any, *envelope.Error) { return of, nil }
 	return rpc.Endpoint{Op: subjects.OpInventory, All: true, Handle: handle}
 }
 
