@@ -494,7 +494,8 @@ func TestAuditOfTenants(t *testing.T) {
 // No flag is accepted and then ignored, or leads to a process that harms others.
 func TestRefusedFlags(t *testing.T) {
 	s := shell{t: t, url: "nats://127.0.0.1:1"}
-	serve := "--tools " + t.TempDir()
+	serve, short := "--tools "+t.TempDir(), filepath.Join(t.TempDir(), "token")
+	writeFile(t, short, "short")
 	for _, c := range []struct {
 		args []string
 		says string
@@ -510,6 +511,9 @@ func TestRefusedFlags(t *testing.T) {
 		{strings.Fields("dev --otlp-endpoint garbage " + serve), "http or https"},
 		{strings.Fields("dispatcher --otlp-endpoint ftp://x/y " + serve), "http or https"},
 		{strings.Fields("dispatcher --http-listen 9464 " + serve), "HOST:PORT"},
+		{strings.Fields("executor --http-listen 0.0.0.0:0 " + serve), "name its file by --http-token-file"},
+		{strings.Fields("executor --http-listen 127.0.0.1:0 --http-token-file " + short + " " + serve), "16 to 4096 bytes"},
+		{strings.Fields("executor --http-listen 127.0.0.1:0 --http-token-file none " + serve), "no such file"},
 		{strings.Fields("executor --log-sample 0 " + serve), "--log-sample"},
 		{strings.Fields("executor --http-token-file token " + serve), "--http-listen"},
 		{strings.Fields("executor --pprof " + serve), "--http-listen"},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/url"
@@ -136,6 +137,9 @@ func (s *Signals) openReaders(
 	s.monitor, err = monitor.Open(monitor.Options{
 		Listen: f.Listen, TokenFile: f.token, Profiles: f.pprof, Logger: o.Logger,
 	})
+	if errors.Is(err, monitor.ErrToken) {
+		return nil, Usagef("--http-listen %s: %v", f.Listen, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -107,6 +107,19 @@ func (s *Server) refuses(r *http.Request) string {
 	return ""
 }
 
+// checkToken returns an [ErrToken] if requests would be refused whatever they send.
+func (s *Server) checkToken() error {
+	if s.options.TokenFile != "" {
+		if _, err := readToken(s.options.TokenFile); err != nil {
+			return fmt.Errorf("%w: --http-token-file: %w; `openssl rand -hex 16` makes a token", ErrToken, err)
+		}
+	} else if !s.loopback() {
+		return fmt.Errorf("%w: away from loopback they need a token: name its file by --http-token-file, or listen on "+
+			"127.0.0.1", ErrToken)
+	}
+	return nil
+}
+
 func (s *Server) loopback() bool {
 	at, ok := s.listener.Addr().(*net.TCPAddr)
 	return ok && at.IP.IsLoopback()

@@ -47,6 +47,9 @@ const (
 	headerTime     = 5 * time.Second
 )
 
+// ErrToken is the error of [Open] if no reader could get the metrics.
+var ErrToken = errors.New("no reader can get the metrics")
+
 // Open listens, and serves until Close.
 func Open(o Options) (*Server, error) {
 	if o.Logger == nil {
@@ -68,6 +71,9 @@ func Open(o Options) (*Server, error) {
 	}
 	s := &Server{
 		options: o, listener: listener, reader: exporter, ended: make(chan struct{}), waiting: map[string]func() string{},
+	}
+	if err := s.checkToken(); err != nil {
+		return nil, errors.Join(err, listener.Close())
 	}
 	s.http = http.Server{
 		Handler: s.handler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{
