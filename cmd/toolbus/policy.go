@@ -47,9 +47,11 @@ func (f *policyFolders) flags(cmd *cobra.Command) {
 	f.toolsFlag(cmd)
 }
 
+func (f policyFolders) toolsFolder() string { return cmp.Or(f.tools, filepath.Join(f.set, "tools")) }
+
 // manifests loads the tools.
 func (f policyFolders) manifests() ([]*tool.Manifest, error) {
-	set, err := tool.Load(cmp.Or(f.tools, filepath.Join(f.set, "tools")), app.Transports()...)
+	set, err := tool.Load(f.toolsFolder(), app.Transports()...)
 	if err != nil {
 		return nil, err
 	}

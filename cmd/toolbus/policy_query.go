@@ -103,7 +103,10 @@ func (q *policyQuery) flags(cmd *cobra.Command) {
 // bus, unless the name is "".
 func (q *policyQuery) snapshot(ctx context.Context, g *global, only string) (s *policy.Snapshot, err error) {
 	if !q.live {
-		return q.compile()
+		if s, err = q.compile(); err == nil {
+			q.warnOfMissing(g.env.stderr, s)
+		}
+		return s, err
 	}
 	for _, flag := range []string{"policy", "tools"} {
 		if q.given(flag) {
@@ -127,6 +130,18 @@ func (q *policyQuery) snapshot(ctx context.Context, g *global, only string) (s *
 		return nil
 	})
 	return s, err
+}
+
+// warnOfMissing warns of entries without a manifest, as the lint does: no call of these tools is allowed.
+func (q *policyQuery) warnOfMissing(to io.Writer, s *policy.Snapshot) {
+	missing := slices.DeleteFunc(slices.Clone(s.Tools()), func(id string) bool {
+		_, loaded := s.Rules(id, "")
+		return loaded
+	})
+	if len(missing) > 0 {
+		fmt.Fprintf(to, "warning: %s has no manifest of %s: name the folder of the tools with --tools DIR\n",
+			cli.EscapeCell(q.toolsFolder()), cli.EscapeCell(fewOf(missing)))
+	}
 }
 
 // liveSet returns the policy in force, parsed.

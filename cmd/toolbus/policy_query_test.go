@@ -107,3 +107,20 @@ func TestPolicyQueryLive(t *testing.T) {
 		}
 	}
 }
+
+// A question about a folder without the manifests warns of that, as the lint does.
+func TestPolicyQueryWithoutManifests(t *testing.T) {
+	folder, set := refunding(t)
+	s := shell{t: t}
+	for _, question := range []string{"can agent", "who-can refund"} {
+		args := append([]string{"policy"}, strings.Fields(question+" --policy "+set)...)
+		missing := "warning: " + filepath.Join(set, "tools") + " has no manifest of gone, refund: name the folder"
+		if code, _, stderr := s.do(args...); code != 1 || !strings.Contains(stderr, missing) {
+			t.Errorf("%s: exit %d, %s", question, code, stderr)
+		}
+		if code, _, stderr := s.do(append(args, "--tools", folder)...); code != 0 ||
+			!strings.Contains(stderr, "no manifest of gone: ") {
+			t.Errorf("%s with the tools: exit %d, %s", question, code, stderr)
+		}
+	}
+}
