@@ -391,6 +391,10 @@ you name, ends with yours at the latest, and is revoked with yours.`,
 				return err
 			}
 			defer done()
+			if own := c.Options().Actor; g.given("actor") && g.actor != own {
+				return usagef("--actor names another actor than your token, which is of %s: leave it out, or make a token of "+
+					"%[1]s/NAME with --part NAME", own)
+			}
 			if part != "" {
 				q.Actor = c.Options().Actor + "/" + part
 			}

@@ -277,6 +277,7 @@ func TestCredentialMistakes(t *testing.T) {
 		"there already":   {issue("--out", agent, "--actor", "agent://nobody"), "--force"},
 		"no executor":     {issue("--pool", "default"), "--role executor"},
 		"no operator":     {[]string{"credentials", "list", "--credentials", agent}, "not for the role agent"},
+		"another actor":   {[]string{"credentials", "narrow", "--actor", "agent://z", "--credentials", agent}, "--part NAME"},
 		"wider":           {[]string{"credentials", "narrow", "--scope", "x", "--credentials", agent}, "narrowed"},
 		"nothing":         {[]string{"credentials", "revoke", "--credentials", operator}, "--actor"},
 		"no token":        {[]string{"tools", "list"}, "--credentials"},
