@@ -58,7 +58,10 @@ printed to standard error: call again with it. Once the cause of another error w
 a new key. With one key and another --scope or input the second one is refused. A tool whose manifest requires a key
 takes none that nobody has chosen: its calls need --key.
 
-The reference of the call is printed to standard error. The commands result, cancel and why take it.`,
+The reference of the call is printed to standard error. The commands result, cancel and why take it.
+
+With the credentials of an operator, --actor ACTOR calls as that actor: the command has a credential of the actor
+issued, which is good for 15 minutes and on record, and says so on standard error.`,
 		Example: `  toolbus call text.search --input '{"pattern":"NATS"}'
   toolbus call web.fetch fetch --input @request.json --timeout 20s --json
   cat talk.vtt | jq -Rs '{text:.}' | toolbus call transcript.clean --input - --stream

@@ -124,7 +124,10 @@ func (c *connection) seat(ctx context.Context, r auth.Role) (*toolbus.Conn, *too
 		return nil, nil, err
 	}
 	as := c.self(r)
-	a, done, err := a.Acting(ctx, as)
+	a, done, err := a.Acting(ctx, as, func(operator string) {
+		fmt.Fprintf(c.env.stderr, "note: %s acts as %s, with a credential issued for it, which is on record\n",
+			cli.EscapeCell(operator), cli.EscapeCell(as.Actor))
+	})
 	if err != nil {
 		return nil, nil, err
 	}

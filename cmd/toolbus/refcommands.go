@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -119,15 +120,32 @@ func cancelCmd(g *global) *cobra.Command {
   toolbus cancel text_2esearch.0kd3… --call-id 3f0c…  # leave a call that you only joined`,
 		Long: `Cancels a call. A waiting call never starts; the executor kills a running one. The output says which of
 them it was. The exit code is 14 if the call has ended with another outcome, and 0 if it was cancelled before.
-With --call-id of a call that only joined another one, that caller stops waiting and the call continues.`,
+With --call-id of a call that only joined another one, that caller stops waiting and the call continues.
+Only its caller cancels a call. With the credentials of an operator give --actor ACTOR, which "calls list" shows.`,
 	}, g.client, g.completeRefs(g.client, false), "`ID` of the call to cancel (default: that of the newest attempt)",
 		func(ctx context.Context, c *toolbus.Client, q envelope.CallRef) error {
 			a, err := c.Cancel(ctx, q)
 			if err != nil {
+				adviseActor(g, err)
 				return err
 			}
 			return cmp.Or(g.say(a, told(a)), exitIf(tooLate(a), exitTooLate))
 		})
+}
+
+// adviseActor tells an operator how to cancel the call of another actor.
+func adviseActor(g *global, err error) {
+	if toolbus.CodeOf(err) != envelope.CodeNotFound || g.given("actor") {
+		return
+	}
+	a, err := g.access()
+	if err != nil || a.Credentials == "" {
+		return
+	}
+	if held, err := heldBy(a.Credentials); err == nil && held.Principal().Role == auth.Operator {
+		fmt.Fprintln(g.env.stderr, "note: an operator cancels a call as its caller: add --actor ACTOR, as `toolbus calls "+
+			"list` shows it")
+	}
 }
 
 func whyCmd(g *global) *cobra.Command {

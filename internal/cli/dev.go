@@ -158,8 +158,10 @@ func (a Access) As(ctx context.Context, p auth.Principal) (Access, error) {
 }
 
 // Acting is As, except that an operator can act as an agent: it issues a temporary token for p, which the audit record
-// shows and which cannot be renewed. done removes the file with that token.
-func (a Access) Acting(ctx context.Context, p auth.Principal) (to Access, done func(), err error) {
+// shows and which cannot be renewed, and calls told with the name of the operator. done removes the file with that
+// token.
+func (a Access) Acting(ctx context.Context, p auth.Principal, told func(operator string)) (
+	to Access, done func(), err error) {
 	done = func() {}
 	says, good := goodToken(a.Credentials)
 	acts := good && says.Role == auth.Operator && p.Role == auth.Agent && says.Actor != p.Actor
@@ -176,8 +178,10 @@ func (a Access) Acting(ctx context.Context, p auth.Principal) (to Access, done f
 	to.Credentials = filepath.Join(dir, "agent")
 	if err = a.issue(ctx, p, 0, to.Credentials); err != nil {
 		done()
+		return to, done, err
 	}
-	return to, done, err
+	told(says.Actor)
+	return to, done, nil
 }
 
 // renewable is the time during which an issued token can be renewed.
