@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -78,9 +79,9 @@ func keysServersCmd(g *global) *cobra.Command {
 		Use: "servers DIR", Short: "Write the server configurations again, after an upgrade",
 		Args: cli.Args(1, 1, "a folder"),
 		Long: `Replaces the configuration of each NATS server in DIR, a folder of "toolbus keys init", by one of this
-build. Give the flags that "keys init" was given: without a flag for it, the command changes no address, folder or
-certificate of a server, but lists what would change. Secrets, certificates and credentials do not change. Then restart
-the servers with the new configurations, one by one.`,
+build. Give the --host, --tls, --etc and --store-dir that "keys init" was given: without a flag for it, the command
+changes no address, folder or certificate of a server, but lists what would change. DIR has the profile and the name.
+Secrets, certificates and credentials do not change. Then restart the servers with the new configurations, one by one.`,
 		Example: `  toolbus keys servers ./deployment
   toolbus keys servers ./deployment --host 127.0.0.1:23222 --store-dir /var/lib/toolbus`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -142,7 +143,8 @@ func (g *global) initKeys(plan deployment.Plan, tools, dir string) error {
 	}
 	files, err := plan.Write(dir)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w\nname another folder, or remove this one: then tokens of the old deployment are invalid", err)
+		return fmt.Errorf("%w\nthe folder has the secrets of a deployment: keep them, and name another folder. New "+
+			"configurations of its servers come from `toolbus keys servers`", err)
 	}
 	if err == nil {
 		err = makeStore()
@@ -166,9 +168,14 @@ func (g *global) initKeys(plan deployment.Plan, tools, dir string) error {
 			said += "\nserver:  nats-server -c " + filepath.Join(dir, f.Name)
 		}
 	}
-	said += "\ndispatcher: dispatcher --secrets-dir " + filepath.Join(dir, "keys") + " --server " + url
+	reach := " --server " + url + clientTLS(dir, files)
+	said += "\ndispatcher: dispatcher --secrets-dir " + filepath.Join(dir, "keys") + reach
 	if tools != "" {
+		if tools, err = filepath.Abs(tools); err != nil {
+			return err
+		}
 		said += " --tools " + tools
+		next += reach + " --credentials " + operator
 	}
 	if strings.HasSuffix(plan.Profile, "durable") {
 		said += " --sync always"
@@ -176,6 +183,15 @@ func (g *global) initKeys(plan deployment.Plan, tools, dir string) error {
 	names = append(names, set...)
 	return g.say(map[string]any{"dir": dir, "url": url, "files": names, "operator": operator},
 		said+"\nbus:     "+url+"\npolicy:  "+next)
+}
+
+// clientTLS returns the flags with which a process uses the certificates in the files of a deployment, or "" without.
+func clientTLS(dir string, files []deployment.File) string {
+	if !slices.ContainsFunc(files, func(f deployment.File) bool { return f.Name == "tls/client.crt" }) {
+		return ""
+	}
+	in := func(name string) string { return filepath.Join(dir, "tls", name) }
+	return " --tls-ca " + in("ca.crt") + " --tls-cert " + in("client.crt") + " --tls-key " + in("client.key")
 }
 
 // policyOf loads the tools of a folder. The returned function writes a policy for them into the folder of a deployment,

@@ -45,7 +45,8 @@ func TestKeysInitPolicy(t *testing.T) {
 	s := shell{t: t}
 	out := s.must("keys", "init", dir, "--tools", tools, "--profile", "single-durable")
 	for _, says := range []string{
-		"toolbus policy push " + dir, "\ndispatcher: dispatcher --secrets-dir " + filepath.Join(dir, "keys") +
+		"toolbus policy push " + dir + " --server nats://127.0.0.1:4222 --credentials " +
+			filepath.Join(dir, "operator.token") + "\n", "\ndispatcher: dispatcher --secrets-dir " + filepath.Join(dir, "keys") +
 			" --server nats://127.0.0.1:4222 --tools " + tools + " --sync always\n",
 	} {
 		if !strings.Contains(out, says) {
@@ -53,6 +54,17 @@ func TestKeysInitPolicy(t *testing.T) {
 		}
 	}
 	s.must("policy", "lint", dir, "--tools", tools)
+	t.Chdir(filepath.Dir(tools))
+	encrypted := filepath.Join(t.TempDir(), "encrypted")
+	out = s.must("keys", "init", encrypted, "--tools", filepath.Base(tools), "--tls")
+	in := func(name string) string { return filepath.Join(encrypted, "tls", name) }
+	flags := " --server tls://127.0.0.1:4222 --tls-ca " + in("ca.crt") + " --tls-cert " + in("client.crt") +
+		" --tls-key " + in("client.key")
+	for _, says := range []string{"/keys" + flags + " --tools " + tools + "\n", "push " + encrypted + flags + " --cred"} {
+		if !strings.Contains(out, says) {
+			t.Errorf("with TLS it does not say %q: %s", says, out)
+		}
+	}
 	if out := s.must("keys", "init", filepath.Join(t.TempDir(), "other")); !strings.Contains(out, "toolbus policy init") {
 		t.Errorf("without tools: %s", out)
 	}
