@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"errors"
 	"log/slog"
 	"sync"
 
@@ -42,7 +43,21 @@ func (l *lossLog) complain(nc *nats.Conn, sub *nats.Subscription, err error) {
 		}
 		l.said[err.Error()] = true
 	}
-	tell("the bus complains", "err", err, "subject", subject)
+	tell(complaint(err), "err", err, "subject", subject, "connection", nc.Opts.Name)
+}
+
+// complaint says what an asynchronous error of a connection means.
+func complaint(err error) string {
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		return "the server refuses the connection: its credential is missing, expired, revoked or of another deployment, " +
+			"or no dispatcher answers for it"
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return "the server refuses a message or a subscription: the user of this process may not use the subject"
+	case errors.Is(err, nats.ErrSlowConsumer):
+		return "messages were dropped: this process does not read them as fast as they come"
+	}
+	return "the server reports an error of a connection"
 }
 
 func (l *lossLog) lose(nc *nats.Conn, err error) {

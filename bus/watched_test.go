@@ -110,7 +110,7 @@ func TestRefusedAgain(t *testing.T) {
 	for !strings.Contains(all, "again") {
 		all += <-logged
 	}
-	if strings.Count(all, "complains") != 1 || strings.Count(all, "lost") != 1 {
+	if strings.Count(all, "the server refuses the connection: its credential") != 1 || strings.Count(all, "lost") != 1 {
 		t.Error(all)
 	}
 }
