@@ -54,6 +54,7 @@ type TraceEvent struct {
 	Request *envelope.Request // nil if it could not be decoded
 	Stage   string            // stage that refused the request, which Step of the gateway contract it belongs to
 	Step    int
+	Record  string // id of the audit record of a refusal; "" if it was not recorded
 	Counted uint64 // number of the refusal among those that the audit record counts together; 0 if it has its own record
 	Error   *envelope.Error
 	Metrics envelope.Metrics // of a run, or of an outcome

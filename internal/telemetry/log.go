@@ -78,7 +78,7 @@ func (l *Log) refusal(ctx context.Context, s call.TraceEvent) {
 		e.fn, e.callID, e.trace = req.Fn, req.CallID, req.Context.TraceID
 	}
 	l.write(ctx, "refused", e, slog.String("version", s.State.Version), slog.String("stage", s.Stage),
-		slog.Int("step", s.Step))
+		slog.Int("step", s.Step), slog.String("audit_event_id", s.Record))
 }
 
 // chosen reports whether the share that is logged contains a call.

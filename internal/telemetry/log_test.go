@@ -18,7 +18,8 @@ func TestLogLeavesOut(t *testing.T) {
 	inner := 0
 	trace := telemetry.NewLog(slog.New(slog.NewTextHandler(&out, nil)), 0).Trace(
 		call.Trace{Event: func(context.Context, call.TraceEvent) { inner++ }})
-	refused := call.TraceEvent{At: call.TraceRefused, Tool: "one", Error: envelope.NewError(envelope.CodeSchema, "")}
+	refused := call.TraceEvent{At: call.TraceRefused, Tool: "one", Record: "gate.d1.7",
+		Error: envelope.NewError(envelope.CodeSchema, "")}
 	trace.Event(t.Context(), decided("one", "", false))
 	for _, counted := range []uint64{0, 0, 1, 2, 3} {
 		refused.Counted = counted
@@ -26,6 +27,9 @@ func TestLogLeavesOut(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "error.code=I-REQ-SCHEMA"); n != 3 || strings.Count(out.String(), "\n") != 3 {
 		t.Errorf("%d refusals: %s", n, &out)
+	}
+	if n := strings.Count(out.String(), "audit_event_id=gate.d1.7"); n != 3 {
+		t.Errorf("%d refusals name their record: %s", n, &out)
 	}
 	if inner != 6 {
 		t.Errorf("the inner hook was called %d times", inner)

@@ -101,7 +101,8 @@ func (a *Answers) refuse(
 	}
 	if a.Trace.Event != nil {
 		refused := r.Describe(call.TraceEvent{
-			At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Step: r.Step, Counted: counted, Error: e,
+			At: call.TraceRefused, Tool: in.Tool, Request: req, Stage: stage, Step: r.Step, Record: id, Counted: counted,
+			Error: e,
 		})
 		refused.State.Tenant = in.From.Tenant
 		a.Trace.Event(ctx, refused)
