@@ -248,6 +248,7 @@ func (d *dispatcherParts) startIntake(ctx context.Context, b *background, s *sto
 	if err := d.allowAll(ctx); err != nil {
 		return err
 	}
+	d.warnOfNoPolicy()
 	s.push("requests of executors", d.executors.Stop)
 	if err := d.executors.Serve(b.ctx); err != nil {
 		return err

@@ -41,6 +41,14 @@ func (d *dispatcherParts) allowAll(ctx context.Context) error {
 		cmp.Or(o.DefaultLane, check.DefaultLane))
 }
 
+// warnOfNoPolicy warns at the first start that the bus has no policy.
+func (d *dispatcherParts) warnOfNoPolicy() {
+	if revision, ok := d.policy.Revision(); ok && revision == 0 && !d.served {
+		d.Logger.Warn("every call is refused: the bus has no policy; write one with `toolbus policy init`, and put it in " +
+			"force with `toolbus policy push`")
+	}
+}
+
 // policyEndpoints returns the endpoints for the policy. The caller must guard them.
 func (d *dispatcherParts) policyEndpoints() []rpc.Endpoint {
 	s := d.newPolicyService()

@@ -215,6 +215,20 @@ func dispatch(t *testing.T, url string) {
 	})
 }
 
+// A dispatcher that starts on a bus without a policy warns once that it refuses every call.
+func TestNoPolicyIsWarnedOf(t *testing.T) {
+	srv := natstest.Start(t)
+	const warning = "the bus has no policy"
+	if said := serves(t, cli.Env{URL: srv.URL}, "dispatcher"); strings.Count(said, warning) != 1 {
+		t.Error(said)
+	}
+	dispatch(t, srv.URL)
+	serves(t, cli.Env{URL: srv.URL}, "executor") // now that dispatcher serves, with a policy
+	if said := serves(t, cli.Env{URL: srv.URL}, "dispatcher"); strings.Contains(said, warning) {
+		t.Errorf("with a policy: %s", said)
+	}
+}
+
 // A process that cannot write its ready file ends, because a process that waits for the file would wait forever. The
 // ready file of an earlier process is removed before the process serves.
 func TestReadyFile(t *testing.T) {
