@@ -112,6 +112,13 @@ func TestRunServes(t *testing.T) {
 			if said := serves(t, cli.Env{URL: srv.URL}, name); strings.Count(said, "no metrics leave this process") != 1 {
 				t.Error(said)
 			}
+			for _, event := range []string{"started", "stopped"} {
+				_, line, _ := strings.Cut(serves(t, cli.Env{URL: srv.URL}, name), `"msg":"`+event+`"`)
+				line, _, _ = strings.Cut(line, "\n")
+				if !strings.Contains(line, `"version":"`+toolbus.Version+`"`) || !strings.Contains(line, `"instance":"`) {
+					t.Errorf("%s: %s", event, line)
+				}
+			}
 			said := serves(t, cli.Env{URL: srv.URL}, name, "--http-listen", "127.0.0.1:0")
 			if !strings.Contains(said, "metrics: http://127.0.0.1:") || strings.Contains(said, "no metrics leave") {
 				t.Error(said)

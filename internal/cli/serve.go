@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +45,7 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func()
 	}
 	env, end := env.Unblocked()
 	defer end()
-	part := func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error) {
+	part := func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func(instance string) bool) (runner, error) {
 		o := a.Options()
 		o.InsecureNoAuth = n.insecure
 		o.Ready = func(instance string) {
@@ -52,7 +53,7 @@ func dispatch(ctx context.Context, env Env, n *Node, a *Admission, access func()
 				fmt.Fprintln(env.Stderr,
 					"warning: with --insecure-no-auth any client of the server may call any tool as any actor")
 			}
-			if ready() {
+			if ready(instance) {
 				fmt.Fprintf(env.Stdout, "dispatcher %s is serving %d tools at %s\n", instance, t.Len(), bus.Redacted(url))
 			}
 		}
@@ -72,7 +73,7 @@ type runner interface {
 // serve connects to the bus, and runs the dispatcher or executor that makePart returns.
 func (n *Node) serve(
 	ctx context.Context, env Env, service string, access func() (Access, error),
-	makePart func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error),
+	makePart func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func(instance string) bool) (runner, error),
 ) error {
 	tools, err := n.Toolset()
 	if err != nil {
@@ -113,12 +114,36 @@ func (n *Node) serve(
 	}
 	defer manager.live(ctx)()
 	return n.WhileReady(ctx, env.Stderr, at, func(ctx context.Context, ready func() bool) error {
-		part, err := makePart(conn, tools, a.Server, ready)
+		started := make(chan string, 1)
+		part, err := makePart(conn, tools, a.Server, func(instance string) bool {
+			select {
+			case started <- instance:
+			default: // it serves again
+			}
+			o.Logger.Info("started", "service", service, "version", toolbus.Version, "instance", instance)
+			return ready()
+		})
 		if err != nil {
 			return err
 		}
-		return part.Run(ctx)
+		err = part.Run(ctx)
+		logEnd(o.Logger.With("service", service, "version", toolbus.Version), started, Stopped(ctx, err))
+		return err
 	})
+}
+
+// logEnd logs the end of a process, with its instance if it has started to serve.
+func logEnd(log *slog.Logger, started <-chan string, err error) {
+	select {
+	case instance := <-started:
+		log = log.With("instance", instance)
+	default:
+	}
+	if err != nil {
+		log.Error("failed", "err", err)
+		return
+	}
+	log.Info("stopped")
 }
 
 // Toolset returns the tools of the folder, with the defaults of the environment.
@@ -189,10 +214,10 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, access func() (Acce
 	}
 	env, end := env.Unblocked()
 	defer end()
-	part := func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func() bool) (runner, error) {
+	part := func(c *toolbus.Conn, t *toolbus.Toolset, url string, ready func(instance string) bool) (runner, error) {
 		o := p.Options(env.Environ)
 		o.Ready = func(instance string) {
-			if ready() {
+			if ready(instance) {
 				fmt.Fprintf(env.Stdout, "executor %s works for pool %s at %s\n", instance, p.Name, bus.Redacted(url))
 			}
 		}
