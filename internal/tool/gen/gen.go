@@ -25,7 +25,7 @@ type Format struct {
 // Formats returns all formats, sorted by name.
 func Formats() []Format {
 	return []Format{
-		{"alerts", ".yml", "Write rules and alerts for Prometheus, from the tiers and objectives of the tools", Alerts},
+		{"alerts", ".yml", "Write alerts for Prometheus, from the tiers and objectives of tools", Alerts},
 		{"contracts", ".md", "Write the page of contracts, for people", Contracts},
 		{"jsonschema", ".json", "Write the JSON Schemas of all inputs and outputs, in one document", JSONSchema},
 		{"mcp", ".json", "Write the definitions that MCP clients see", MCP},
