@@ -2,8 +2,10 @@ package bus_test
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -232,5 +234,31 @@ func TestClock(t *testing.T) {
 		if now.Before(before.Add(-precision)) || now.After(after.Add(precision)) {
 			t.Errorf("skew %s: bus time is %s off", skew, now.Sub(before))
 		}
+	}
+}
+
+// A server that asks for a certificate ends a connection without one. Where its alert is lost, the hint still names the
+// flags.
+func TestHintWithoutCertificate(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.WriteString(c, `INFO {"tls_required":true}`+"\r\n") // the client may have gone
+			_ = c.Close()
+		}
+	})
+	defer serving.Wait()
+	defer l.Close()
+	_, err = bus.Dial("tls://"+l.Addr().String(), "test")
+	if err == nil || !strings.Contains(bus.ConnectHint(err), "--tls-cert and --tls-key") {
+		t.Errorf("%v: %s", err, bus.ConnectHint(err))
 	}
 }

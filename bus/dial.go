@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -56,16 +57,18 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.Timeout(DialTime), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(3), nats.IgnoreAuthErrorAbort(),
 	}, opts...)
-	keyed := false
+	keyed, bare := false, false
 	nc, err := connect(servers, append(opts, Coalesced, func(o *nats.Options) error {
 		keyed = o.Nkey != ""
+		bare = (o.Secure || strings.Contains(servers, "tls://")) && o.TLSCertCB == nil &&
+			(o.TLSConfig == nil || len(o.TLSConfig.Certificates) == 0)
 		return nil
 	}))
 	if err != nil {
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err // without the URL, which may contain a password
 		}
-		return nil, &dialError{servers, err, keyed}
+		return nil, &dialError{servers, err, keyed, bare}
 	}
 	if v := nc.ConnectedServerVersion(); older(v, minServer) {
 		nc.Close()
@@ -85,6 +88,7 @@ type dialError struct {
 	servers string
 	err     error
 	keyed   bool // the connection has a key of the deployment's secrets
+	bare    bool // it is to use TLS, and has no certificate
 }
 
 func (d *dialError) Error() string {
@@ -240,6 +244,14 @@ func isUnknownKey(err error) bool {
 	return ok && of.keyed && (unauthorized(err) || errors.Is(err, ErrUnanswered))
 }
 
+// isBare reports whether the server closed a TLS connection of a client without a certificate. The alert of the server
+// that says so may be lost: the client has ended its own part of the handshake, and is writing.
+func isBare(err error) bool {
+	of, ok := errors.AsType[*dialError](err)
+	return ok && of.bare && slices.ContainsFunc([]error{net.ErrClosed, io.EOF, syscall.ECONNRESET, syscall.EPIPE},
+		func(of error) bool { return errors.Is(err, of) })
+}
+
 // ConnectHint returns one sentence for the user that says how to mend err, an error of [Dial]. It names flags of
 // commands and options of Go programs.
 func ConnectHint(err error) string {
@@ -250,6 +262,9 @@ func ConnectHint(err error) string {
 	case errors.Is(err, nats.ErrTLS), strings.Contains(err.Error(), "certificate required"):
 		return "the server wants a client certificate that it knows: name it and its key, by --tls-cert and --tls-key or " +
 			"nats.ClientCert"
+	case isBare(err):
+		return "the server ended the connection: if it wants a client certificate, name that and its key, by --tls-cert and " +
+			"--tls-key or nats.ClientCert; otherwise its log says why"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "the server speaks no TLS: leave --tls-ca, --tls-cert and --tls-key out, and tls:// in its URL"
 	case errors.Is(err, errServer):
