@@ -403,15 +403,18 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// until records its input, and calls then when the input contains text.
+// until records its input, and calls then when the input contains text. It is for concurrent use.
 type until struct {
 	bytes.Buffer
 	text string
 	then func()
+	mu   sync.Mutex
 }
 
 // Write implements io.Writer.
 func (u *until) Write(p []byte) (int, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	n, err := u.Buffer.Write(p)
 	if strings.Contains(u.String(), u.text) {
 		u.then()
