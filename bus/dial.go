@@ -263,8 +263,8 @@ func ConnectHint(err error) string {
 		return "the server wants a client certificate that it knows: name it and its key, by --tls-cert and --tls-key or " +
 			"nats.ClientCert"
 	case isBare(err):
-		return "the server ended the connection: if it wants a client certificate, name that and its key, by --tls-cert and " +
-			"--tls-key or nats.ClientCert; otherwise its log says why"
+		return "the server ended the connection: if it wants a client certificate, name that and its key, by --tls-cert " +
+			"and --tls-key or nats.ClientCert; otherwise its log says why"
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return "the server speaks no TLS: leave --tls-ca, --tls-cert and --tls-key out, and tls:// in its URL"
 	case errors.Is(err, errServer):
