@@ -127,10 +127,16 @@ func (c *Catalogue) noTool(ctx context.Context, q envelope.DescribeRequest) *env
 }
 
 // Await returns the description of a tool as [Catalogue.Find] does. It asks again until that time if it gets no answer,
-// because dispatchers may be starting.
+// because dispatchers may be starting. If a last question had less time than an answer may take, the error is that of
+// the question before it.
 func (c *Catalogue) Await(ctx context.Context, key Key, until time.Time) (*Tool, error) {
-	for {
+	for before := error(nil); ; {
+		asked := time.Now()
 		t, err := c.Find(ctx, key, time.Until(until))
+		if before != nil && errors.Is(err, context.DeadlineExceeded) && time.Since(asked) < tryTime {
+			err = before
+		}
+		before = err
 		pause := tryPause
 		if refused, ok := errors.AsType[*operation.Refusal](err); ok {
 			pause = max(pause, time.Duration(refused.Reason.Details.RetryAfterMS)*time.Millisecond)

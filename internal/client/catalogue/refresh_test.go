@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -62,5 +63,39 @@ func TestRefreshedOverASlowNetwork(t *testing.T) {
 	}
 	if found, err := c.Find(t.Context(), key, MaxWait); err != nil || found == old {
 		t.Errorf("found %+v, %v after the answer", found, err)
+	}
+}
+
+// A question just before the deadline gets no answer. The caller is told what the dispatcher said before that.
+func TestLastQuestionIsCutOff(t *testing.T) {
+	srv := natstest.Start(t)
+	nc := srv.Connect(t)
+	refusals := make(chan *envelope.Error, 1)
+	refusals <- envelope.NewError(envelope.CodeUnavailable, "starting").WithRetryAfter(1700 * time.Millisecond)
+	svc, err := rpc.Serve(t.Context(), nc, slog.New(slog.DiscardHandler), "0.0.1", time.Now, []rpc.Endpoint{
+		rpc.NewEndpoint(operation.Describe, func(ctx context.Context, _ call.Sender, _ envelope.DescribeRequest) (
+			d envelope.DescribeResponse, _ *envelope.Error) {
+			select {
+			case refusal := <-refusals:
+				return d, refusal
+			case <-ctx.Done():
+				return d, envelope.NewError(envelope.CodeQueue, "too late")
+			}
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = svc.Stop() }() // the connection ends next
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := rpc.NewInbox(srv.Connect(t), "t", "agent://a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = New(in, time.Now).Await(t.Context(), Key{Tool: "tool"}, time.Now().Add(2*time.Second))
+	if err == nil || !strings.Contains(err.Error(), "starting") {
+		t.Errorf("the caller is told %v", err)
 	}
 }
