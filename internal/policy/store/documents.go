@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/policy"
 	"github.com/seed-018f16cc/toolbus/subjects"
@@ -89,38 +90,91 @@ func (s *Store) removeDamaged(ctx context.Context, v envelope.PolicyVersions) er
 			damaged = append(damaged, digest)
 		}
 	}
-	return s.remove(ctx, func(digest string) bool { return slices.Contains(damaged, digest) })
+	return s.remove(ctx, func(digest string, _ uint64) bool { return slices.Contains(damaged, digest) })
 }
 
 // RemoveUnused removes the documents that no entry of the history names, such as those of pushes that were refused.
-// It keeps only the parsed set of the entry in force.
+// It keeps only the parsed set of the entry in force. It keeps what is newer than that entry, too: a push may be about
+// to put it in force, see [Store.hold].
 func (s *Store) RemoveUnused(ctx context.Context) error {
-	history, err := s.history(ctx)
+	newest, err := s.Newest(ctx)
 	if err != nil {
 		return err
 	}
-	used := map[string]bool{}
-	for i, e := range history {
-		if i == 0 {
-			used[e.Value.Parsed] = true
-		}
-		for _, digest := range e.Value.Versions.All() {
-			used[digest] = true
-		}
+	used, inForce, err := s.named(ctx, newest.Revision)
+	if err != nil {
+		return err
 	}
-	return s.remove(ctx, func(digest string) bool { return !used[digest] })
+	return s.remove(ctx, func(digest string, revision uint64) bool { return !used[digest] && revision < inForce })
 }
 
-// remove removes the parts of the documents whose digest is in doomed.
-func (s *Store) remove(ctx context.Context, doomed func(digest string) bool) error {
-	keys, err := s.bucket.ListKeys(ctx)
+// errBehind means that a server answered which does not have the newest version yet: any may answer for the history.
+var errBehind = errors.New("the history of the policy comes from a server that is behind")
+
+// named returns the digests of the documents that the history names, with the parsed set of its newest entry, and the
+// revision of that entry. It returns errBehind if that is not at least the given one.
+func (s *Store) named(ctx context.Context, revision uint64) (digests map[string]bool, newest uint64, err error) {
+	history, err := s.history(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	digests = map[string]bool{}
+	for i, e := range history {
+		if i == 0 {
+			newest, digests[e.Value.Parsed] = e.Revision, true
+		}
+		for _, digest := range e.Value.Versions.All() {
+			digests[digest] = true
+		}
+	}
+	if newest < revision {
+		return nil, 0, errBehind
+	}
+	return digests, newest, nil
+}
+
+// hold writes the parts of documents again that are older than the version with that revision, and that no version
+// names. [Store.RemoveUnused] of another process would remove them, after they were checked for a push.
+func (s *Store) hold(ctx context.Context, v envelope.PolicyVersions, revision uint64) error {
+	used, _, err := s.named(ctx, revision)
+	if err != nil && !errors.Is(err, errBehind) {
+		return err
+	}
+	for _, digest := range v.All() {
+		for n := 0; !used[digest]; n++ {
+			part, err := s.bucket.Get(ctx, subjects.PolicyPart(digest, n))
+			if errors.Is(err, jetstream.ErrKeyNotFound) && (n > 0 || digest == policy.Digest(nil)) {
+				break
+			}
+			if err == nil && part.Revision() < revision {
+				_, err = s.bucket.Update(ctx, part.Key(), part.Value(), part.Revision())
+			}
+			if errors.Is(err, jetstream.ErrKeyNotFound) || bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay) {
+				return fmt.Errorf("document %.12s: %w", digest, ErrIncomplete)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remove removes the parts of documents for which doomed, with their digest and the revision of the part, is true. A
+// part that was written again meanwhile stays.
+func (s *Store) remove(ctx context.Context, doomed func(digest string, revision uint64) bool) error {
+	parts, err := s.bucket.WatchAll(ctx, jetstream.MetaOnly(), jetstream.IgnoreDeletes())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = keys.Stop() }() // it has ended, or ctx has
-	for key := range keys.Keys() {
-		if digest, ok := subjects.ParsePolicyPart(key); ok && doomed(digest) {
-			if err := s.bucket.Purge(ctx, key); err != nil {
+	defer func() { _ = parts.Stop() }() // it has ended, or ctx has
+	for part := range parts.Updates() {
+		if part == nil { // all were there
+			return nil
+		}
+		if digest, ok := subjects.ParsePolicyPart(part.Key()); ok && doomed(digest, part.Revision()) {
+			err := s.bucket.Purge(ctx, part.Key(), jetstream.LastRevision(part.Revision()))
+			if err != nil && !bus.HasErrorCode(err, bus.CodeWrongLast, bus.CodeUnderWay) {
 				return err
 			}
 		}

@@ -117,18 +117,18 @@ func (s *Store) Run(ctx context.Context) { replica.Follow(ctx, s.Confirm) }
 // returns an error when ctx ends.
 func (s *Store) Confirm(ctx context.Context) error { return replica.Confirm(ctx, s.confirm) }
 
-// confirm asks for the entry, and loads its set if it is another one. It asks again after that, because loading may
-// have taken longer than the lease.
+// confirm asks for the entry, and loads its set if it is another one, or was incomplete: a server that was behind may
+// have answered. It asks again after that, because loading may have taken longer than the lease.
 func (s *Store) confirm(ctx context.Context) error {
 	s.loading.Lock()
 	defer s.loading.Unlock()
-	for {
+	for read := false; ; read = true {
 		e, err := s.versions.Ask(ctx, subjects.PolicySubject)
 		if err != nil {
 			return err
 		}
 		have, at := s.known.Last()
-		if !at.IsZero() && have.revision == version(e).Revision {
+		if !at.IsZero() && have.revision == version(e).Revision && (read || !errors.Is(have.err, ErrIncomplete)) {
 			s.known.Learn(have, e.At)
 			return nil
 		}
@@ -157,7 +157,9 @@ func (s *Store) load(ctx context.Context, e replica.Entry[entry]) (l loaded, err
 	l.revision = e.Revision
 	if err != nil {
 		l.err = err
-		s.log.Error("the policy in force cannot be used", "revision", e.Revision, "err", err)
+		if have, _ := s.known.Last(); have.revision != l.revision || have.err == nil {
+			s.log.Error("the policy in force cannot be used", "revision", e.Revision, "err", err)
+		}
 		return l, nil
 	}
 	v := e.Value.Versions

@@ -274,12 +274,15 @@ func TestHistory(t *testing.T) {
 			t.Fatalf("version %d is %+v", i, v)
 		}
 	}
-	refused := set("refused")
-	s.put(refused)
+	s.put(set("refused"))
+	s.mustPush(set("66"), revision)
+	s.put(set("new")) // a push may follow
 	if err := s.RemoveUnused(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for comment, stays := range map[string]bool{"3": true, "6": true, "5": false, "refused": false} {
+	for comment, stays := range map[string]bool{
+		"3": true, "7": true, "6": false, "refused": false, "new": true,
+	} {
 		_, err := s.Documents(t.Context(), set(comment).Versions())
 		if stays != (err == nil) || !stays && !errors.Is(err, store.ErrIncomplete) {
 			t.Errorf("set %s: %v", comment, err)

@@ -73,7 +73,7 @@ func (s *Store) history(ctx context.Context) (all []replica.Entry[entry], err er
 
 // Check returns an error that wraps [ErrInvalid] and lists all problems of the set of q. If documents are missing or
 // damaged, it removes what is stored of them, so that they can be stored again, and returns an error that wraps
-// [ErrIncomplete].
+// [ErrIncomplete]. Until another version than q.Expected is in force, no process removes what Check has accepted.
 func (s *Store) Check(ctx context.Context, q envelope.PolicyPushRequest) error {
 	d, err := s.Documents(ctx, q.Versions)
 	if errors.Is(err, ErrIncomplete) {
@@ -85,7 +85,7 @@ func (s *Store) Check(ctx context.Context, q envelope.PolicyPushRequest) error {
 	if err := s.fits(ctx, d); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return nil
+	return s.hold(ctx, q.Versions, q.Expected)
 }
 
 // fits checks a set before it is in force, and keeps it for load. For other dispatchers, it stores what was parsed.
