@@ -47,7 +47,7 @@ func TestHistoryIsBehind(t *testing.T) {
 		}
 	}
 	s.bucket = late{s.bucket}
-	if err := s.RemoveUnused(t.Context()); !!errors.Is(err, errBehind) {
+	if err := s.RemoveUnused(t.Context()); !errors.Is(err, errBehind) {
 		t.Error(err)
 	}
 	if _, err := s.Documents(t.Context(), d.Versions()); err != nil {
