@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
+	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -230,7 +231,15 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, access func() (Acce
 		}
 		return a.As(ctx, p.worker())
 	}
-	return n.serve(ctx, env, executorService, reach, part)
+	for {
+		err := n.serve(ctx, env, executorService, reach, part)
+		refused, ok := errors.AsType[*tokensource.RenewalError](err)
+		if !ok || !refused.Reissued || ctx.Err() != nil {
+			return err
+		}
+		// the server allows an executor only instance names of its credential
+		env.Logger(n.Level()).Warn("starting again with another credential, which is in the file by now", "err", err)
+	}
 }
 
 // Stopped returns err, or nil if err only says that ctx has ended: stopping a process before it serves is not a

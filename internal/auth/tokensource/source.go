@@ -21,8 +21,9 @@ import (
 // Source holds the token of a process, which it read from a file, and renews it. Its methods are safe for concurrent
 // use.
 type Source struct {
-	file string
-	log  *slog.Logger
+	file   string
+	log    *slog.Logger
+	issued chan struct{} // Run hears of another credential
 
 	mu      sync.Mutex
 	token   string
@@ -34,7 +35,7 @@ type Source struct {
 // Read returns a Source of the token in a file. Only the owner of the file may have permission to read it. It does not
 // verify the token.
 func Read(file string, log *slog.Logger) (*Source, error) {
-	b := &Source{file: file, log: log}
+	b := &Source{file: file, log: log, issued: make(chan struct{}, 1)}
 	token, err := bus.Files{Token: file}.ReadToken()
 	if err != nil {
 		return nil, err
@@ -96,10 +97,12 @@ func (b *Source) Spent() bool {
 }
 
 // RenewalError means that the bus no longer accepts the token of a file. Cause is the reason: the token was revoked, or
-// it has expired and can no longer be renewed.
+// it has expired and can no longer be renewed. Reissued means that the file has another credential by now, which the
+// process takes when it connects with another instance name.
 type RenewalError struct {
-	File  string
-	Cause *envelope.Error
+	File     string
+	Cause    *envelope.Error
+	Reissued bool
 }
 
 // Error implements error.
@@ -125,7 +128,7 @@ func (b *Source) Denied() *RenewalError {
 			"the token expired at "+ends.UTC().Format(time.RFC3339)+" for good; it cannot be renewed").
 			WithFix(fixRefused)
 	}
-	return &RenewalError{b.file, e}
+	return &RenewalError{File: b.file, Cause: e}
 }
 
 // fixRefused is the fix for a token that the bus accepts no more.
@@ -144,13 +147,16 @@ func (b *Source) Renew(ctx context.Context, asker operation.Asker) error {
 	case refusal != nil && refusal.Code.Retryable():
 		return errors.New(refusal.String())
 	case refusal != nil:
-		return &RenewalError{b.file, refusal}
+		return &RenewalError{File: b.file, Cause: refusal}
 	}
 	says, err := auth.Inspect(answer.Token)
 	if err != nil {
 		return err
 	}
 	b.take(answer.Token, says, says.Expires.Sub(says.Issued))
+	if _, held, ok := b.filed(); ok && held.Family != says.Family {
+		return nil // an operator has issued another credential into the file
+	}
 	if err := b.write(answer.Token); err != nil {
 		b.log.Warn("the renewed credential is kept in memory alone", "file", b.file, "err", err)
 	}
@@ -160,16 +166,53 @@ func (b *Source) Renew(ctx context.Context, asker operation.Asker) error {
 // adopted reads the file and uses its token if that expires later than the current one. It reports whether it did and
 // that token has not expired.
 func (b *Source) adopted() bool {
-	token, err := bus.Files{Token: b.file}.ReadToken()
-	if err != nil {
+	token, says, ok := b.filed()
+	if was := b.Principal(); !ok || !says.Expires.After(was.Expires) || !replaces(says, was) {
 		return false // keep the current token
-	}
-	says, err := auth.Inspect(token)
-	if err != nil || !says.Expires.After(b.Principal().Expires) {
-		return false
 	}
 	b.take(token, says, time.Until(says.Expires))
 	return !b.Expired()
+}
+
+// filed returns the token of the file if it is not the current one.
+func (b *Source) filed() (token string, says auth.Principal, ok bool) {
+	token, err := bus.Files{Token: b.file}.ReadToken()
+	if err != nil || token == b.Token() {
+		return "", says, false
+	}
+	says, err = auth.Inspect(token)
+	return token, says, err == nil
+}
+
+// replaces reports whether a connection that was opened with a token of was may show one of p. The server allows
+// an executor only instance names of its credential, and some agents only an inbox of theirs.
+func replaces(p, was auth.Principal) bool {
+	return p.Tenant == was.Tenant && p.Actor == was.Actor && p.Role == was.Role && p.Pool == was.Pool &&
+		p.Inbox() == was.Inbox() && (p.Role != auth.Executor || auth.InstancePrefix(p) == auth.InstancePrefix(was))
+}
+
+// Reissue uses the token of the file if it is another one than the current one, which the bus has refused. It reports
+// whether it did. The error is a *[RenewalError] if an executor must connect with another instance name for that.
+func (b *Source) Reissue() (bool, error) {
+	token, says, ok := b.filed()
+	was := b.Principal()
+	switch {
+	case !ok:
+		return false, nil
+	case replaces(says, was):
+		b.take(token, says, time.Until(says.Expires))
+		select {
+		case b.issued <- struct{}{}:
+		default: // Run has not heard of the last one
+		}
+		return true, nil
+	case was.Role == auth.Executor && says.Role == auth.Executor:
+		refused := b.Denied()
+		refused.Reissued, refused.Cause = true, refused.Cause.WithFix("the file has another credential by now: start the "+
+			"process again")
+		return false, refused
+	}
+	return false, nil
 }
 
 // write replaces the file by a rename, so readers find either the old or the new token.
@@ -216,7 +259,11 @@ func (b *Source) Run(ctx context.Context, asker operation.Asker, again func()) {
 		b.mu.Lock()
 		at := b.renewAt
 		b.mu.Unlock()
-		if !timer.Sleep(ctx, time.Until(at)) {
+		select {
+		case <-time.After(time.Until(at)):
+		case <-b.issued: // and is due at another time
+			continue
+		case <-ctx.Done():
 			return
 		}
 		expired, ok := b.insist(ctx, asker)

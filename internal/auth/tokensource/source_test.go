@@ -174,3 +174,69 @@ func TestUnreadableCredentials(t *testing.T) {
 		t.Error("no file is a credential")
 	}
 }
+
+// issued is a token of another credential of the same actor.
+func (o *office) issued(change func(*auth.Principal)) string {
+	o.t.Helper()
+	now := time.Now().Truncate(time.Second)
+	p := auth.Principal{
+		Tenant: "t", Actor: "agent://a", Role: auth.Agent, ID: auth.NewID(), Family: "other", Issued: now,
+		Expires: now.Add(time.Minute), RenewUntil: now.Add(time.Hour),
+	}
+	change(&p)
+	token, err := o.signer.Mint(p)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return token
+}
+
+// A refused token is replaced by another one in the file, but not by one of somebody else.
+func TestReissued(t *testing.T) {
+	o := newOffice(t)
+	b := o.bearer(o.file(o.token(time.Minute)))
+	if ok, err := b.Reissue(); ok || err != nil {
+		t.Errorf("the file has the refused token: %t, %v", ok, err)
+	}
+	for name, change := range map[string]func(*auth.Principal){
+		"actor": func(p *auth.Principal) { p.Actor = "agent://b" },
+		"role":  func(p *auth.Principal) { p.Role = auth.Auditor },
+		"inbox": func(p *auth.Principal) { p.Scopes = []string{"read"} },
+	} {
+		other := o.issued(change)
+		if err := os.WriteFile(b.file, []byte(other), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := b.Reissue(); ok || err != nil || b.Token() == other {
+			t.Errorf("another %s: %t, %v", name, ok, err)
+		}
+	}
+	next := o.issued(func(*auth.Principal) {})
+	if err := os.WriteFile(b.file, []byte(next), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if ok, err := b.Reissue(); !ok || err != nil || b.Token() != next {
+		t.Errorf("%t, %v", ok, err)
+	}
+}
+
+// A renewal does not replace a credential that an operator has issued into the file of an executor meanwhile.
+func TestRenewalKeepsAnIssuedCredential(t *testing.T) {
+	o := newOffice(t)
+	executor := func(p *auth.Principal) { p.Role, p.Pool = auth.Executor, "default" }
+	b := o.bearer(o.file(o.issued(func(p *auth.Principal) { executor(p); p.Family = "first000" })))
+	next := o.issued(func(p *auth.Principal) { executor(p); p.Family, p.Expires = "second00", p.Expires.Add(time.Hour) })
+	if err := os.WriteFile(b.file, []byte(next), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var refused *RenewalError
+	if ok, err := b.Reissue(); ok || !errors.As(err, &refused) {
+		t.Errorf("an executor connects with the instance name of another credential: %t, %v", ok, err)
+	}
+	if err := b.Renew(t.Context(), o); err != nil || len(o.asked) != 1 {
+		t.Errorf("%v, asked %d times", err, len(o.asked))
+	}
+	if kept, err := os.ReadFile(b.file); err != nil || string(kept) != next {
+		t.Errorf("the file has %s, %v", kept, err)
+	}
+}

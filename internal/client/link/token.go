@@ -211,14 +211,67 @@ func (h *TokenConn) pause(int) time.Duration {
 		h.log.Warn("the server refuses the connection, which is tried again", "err", bus.ErrCrowded,
 			"fix", bus.ConnectHint(bus.ErrCrowded))
 	}
+	if err != nil {
+		pause, err = h.reissue(err)
+	}
 	if err == nil {
 		return pause
 	}
+	h.giveUp(err)
+	return time.Hour // Run returns the error, and its caller closes the connection before that
+}
+
+func (h *TokenConn) giveUp(err error) {
 	select {
 	case h.over <- err:
 	default: // over already holds an error
 	}
-	return time.Hour // Run returns the error, and its caller closes the connection before that
+}
+
+// reissue returns no error if the file has another credential than the refused one, with which the client connects.
+func (h *TokenConn) reissue(refused error) (pause time.Duration, err error) {
+	taken, err := h.source.Reissue()
+	if taken {
+		h.backoff.Admitted() // of the new token, no attempt was refused
+		h.log.Info("another credential is in the file: connecting with that one")
+		return 0, nil
+	}
+	return 0, cmp.Or(err, refused)
+}
+
+// fileEvery is how often a client whose token is refused looks for another one in the file.
+const fileEvery = time.Second
+
+// followFile looks for another credential in the file while the bus refuses the current one, until ctx ends.
+func (h *TokenConn) followFile(ctx context.Context, nc *nats.Conn) {
+	refused := make(chan struct{}, 1)
+	defer h.denied.add(func() {
+		select {
+		case refused <- struct{}{}:
+		default:
+		}
+	})()
+	for {
+		select {
+		case <-refused:
+		case <-ctx.Done():
+			return
+		}
+		for denied := h.Refused(); denied != nil; denied = h.Refused() {
+			_, err := h.reissue(denied)
+			if err == nil {
+				_ = nc.ForceReconnect() // at once; fails only on a closed connection
+				break
+			}
+			if again, ok := errors.AsType[*tokensource.RenewalError](err); ok && again.Reissued {
+				h.giveUp(err)
+				return
+			}
+			if !timer.Sleep(ctx, fileEvery) {
+				return
+			}
+		}
+	}
 }
 
 // Refused returns a [tokensource.RenewalError] after two or more attempts to connect in a row were refused because of
@@ -337,6 +390,7 @@ func (h *TokenConn) Run(ctx context.Context) error {
 	all.Go(func() { h.source.Run(ctx, inbox, func() { _ = nc.ForceReconnect() }) }) // fails only when closed
 	all.Go(func() { h.refresh(ctx, nc) })
 	all.Go(func() { h.admitted(ctx, nc) })
+	all.Go(func() { h.followFile(ctx, nc) })
 	select {
 	case <-ctx.Done():
 		return nil
