@@ -31,7 +31,6 @@ owner: "@team"
 description: Breaks what it declares.
 determinism: idempotent
 schema: {request: {}, response: {}}
-tier: T4
 capabilities: {net_allowlist: []}
 limits: {memory_mb_max: 16, timeout_ms_attempt: 1}
 security: {secret_refs: [TOKEN], redaction_rules: [/secret], data_classification: restricted}
@@ -41,9 +40,6 @@ circuit_breaker: {error_rate_max: 0, latency_ms_max: 1, cooldown_ms: 86400000}
 budgets: {agent: {time_ms: 1, cost: 0}, role: {time_ms: 1, cost: 0}, environment: {time_ms: 1, cost: 0}}
 slo: {success_rate_min: 1, p95_latency_ms_max: 1}
 health: {readiness: "cmd:false", liveness: "cmd:false"}
-event_names: [NeverEmitted]
-trace_attributes: [never.set]
-metrics: [never_counted]
 `
 
 // Each field that the reference calls declared only has no effect: calls that break all of them succeed. Each is named

@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,6 +36,7 @@ func (d *dispatcherParts) watchNumbers() (stop func(), err error) {
 		d.sayQueues(say)
 		d.sayLags(say)
 		d.sayRules(say)
+		d.sayTiers(say)
 		for tenant, n := range d.dispatcher.Deadlines.Open() {
 			say(telemetry.CallsOpen, tenant, float64(n))
 		}
@@ -84,6 +87,15 @@ func (d *dispatcherParts) sayRules(say telemetry.Say) {
 	}
 	if locks, _, err := d.locks.Board.Known(); err == nil {
 		say(telemetry.LocksActive, "", float64(len(locks)))
+	}
+}
+
+// sayTiers tells the tiers of tools that declare one, so that rules can ask for the tools of a tier.
+func (d *dispatcherParts) sayTiers(say telemetry.Say) {
+	for _, m := range d.options.Tools.List() {
+		if tier, err := strconv.Atoi(strings.TrimPrefix(m.Tier, "T")); err == nil {
+			say(telemetry.ToolTier, m.ToolID, float64(tier))
+		}
 	}
 }
 

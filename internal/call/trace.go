@@ -34,6 +34,7 @@ const (
 	TraceAfterClaim   TracePoint = "after-claim"
 	TraceRun          TracePoint = "run"           // see [Trace.Begin]
 	TraceBeforeEffect TracePoint = "before-effect" // before the tool is started
+	TraceReported     TracePoint = "reported"      // the running tool has reported something of itself; with Report
 	TraceAfterEffect  TracePoint = "after-effect"  // the tool has ended
 	TraceBeforeDecide TracePoint = "before-decide"
 	TraceAfterDecide  TracePoint = "after-decide" // the log holds an outcome; with Won and, if it can be read, Metrics
@@ -59,6 +60,27 @@ type TraceEvent struct {
 	Error   *envelope.Error
 	Metrics envelope.Metrics // of a run, or of an outcome
 	Won     bool             // this process wrote the outcome
+	Report  *Report          // of a tool; only with TraceReported
+}
+
+// ReportKind says what a tool has reported of itself.
+type ReportKind string
+
+// Values of [ReportKind].
+const (
+	ReportCounter   ReportKind = "counter"   // Number is added to a metric
+	ReportHistogram ReportKind = "histogram" // Number is a value of a metric
+	ReportAttribute ReportKind = "attribute" // Text, or else Number, is the value of an attribute of the span
+	ReportEvent     ReportKind = "event"
+	ReportDropped   ReportKind = "dropped" // with the reason as Text
+)
+
+// Report describes what a tool has reported of itself, within the limits of the executor.
+type Report struct {
+	Kind   ReportKind
+	Name   string
+	Number float64
+	Text   string // instead of a Number
 }
 
 // Trace holds hooks. They may be nil, must be safe for concurrent use, and run in the goroutine of the call, which they

@@ -70,6 +70,7 @@ func (r *run) execute() verdict {
 	r.started, r.began = r.Now(), time.Now()
 	r.job.control.start(r.started)
 	r.job.step(call.TraceBeforeEffect)
+	inv.Report = r.reports(ctx)
 	res, err := r.adapter.Execute(ctx, r.manifest, inv, &r.chunks)
 	if errors.Is(err, tool.ErrAbandoned) {
 		return verdict{err: err}
@@ -259,6 +260,19 @@ func (r *run) observe(ctx context.Context) context.Context {
 	}
 	ctx, r.traceparent, r.observer = r.Trace.Begin(ctx, begin)
 	return ctx
+}
+
+// reports returns what takes the reports of the tool, or nil if nobody wants them. ctx has the span of the run.
+func (r *run) reports(ctx context.Context) func(tool.Report) {
+	if r.Trace.Event == nil {
+		return nil
+	}
+	emit, of := r.Trace.Event, reporter{manifest: r.manifest}
+	e := call.TraceEvent{At: call.TraceReported, State: r.job.state, Attempt: r.job.attempt}
+	return func(said tool.Report) {
+		e.Report = of.check(said)
+		emit(ctx, e)
+	}
 }
 
 // close frees the memory of a large input, and calls the end function of the trace hook, once. A verdict without a

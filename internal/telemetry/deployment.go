@@ -24,6 +24,7 @@ const (
 	PolicyRevision     Number = "toolbus.policy.revision"
 	LocksActive        Number = "toolbus.lock.active"
 	CallsOpen          Number = "toolbus.call.open"
+	ToolTier           Number = "toolbus.tool.tier"
 	TokensRenewed      Number = "toolbus.token.renewal.count"
 	TokensNotRenewed   Number = "toolbus.token.refusal.count"
 	ConnectionsRefused Number = "toolbus.connection.refusal.count"
@@ -49,6 +50,7 @@ func numbers() []number {
 		{PolicyRevision, "", "", false, "Revision of the policy in force; 0 without one"},
 		{LocksActive, "", "", false, "Safety locks in force"},
 		{CallsOpen, "", tenantKey, false, "Attempts that have no outcome yet"},
+		{ToolTier, "", "tool", false, "Tier of a tool that declares one, from 1 to 4"},
 		{TokensRenewed, "", "", true, "Tokens that were renewed"},
 		{TokensNotRenewed, "", "", true, "Tokens that were not renewed, because that was refused"},
 		{ConnectionsRefused, "", "", true, "Connections that were refused"},
@@ -58,7 +60,8 @@ func numbers() []number {
 // tenantKey is the attribute with a tenant.
 const tenantKey = "tenant"
 
-// Say tells the value of a [Number]. of is the pool, the stream or the tenant that it is of.
+// Say tells the value of a [Number]. of is the pool, the stream, the tenant or the tool that it is
+// of.
 type Say func(n Number, of string, value float64)
 
 // Watch calls look whenever the metrics are read, until stop. look must return soon, because the reader waits for it.

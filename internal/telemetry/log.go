@@ -5,6 +5,7 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -16,7 +17,16 @@ import (
 type Log struct {
 	to     *slog.Logger
 	sample float64
+
+	mu   sync.Mutex
+	told map[told]bool // dropped reports that were logged
 }
+
+// told is a dropped report of a tool.
+type told struct{ tool, version, name, reason string }
+
+// maxTold is the number of dropped reports that a process logs.
+const maxTold = 1000
 
 // The first field of each outcome.
 const (
@@ -35,7 +45,9 @@ func IsOutcome(r slog.Record) (is bool) {
 
 // NewLog returns a Log that writes to log. sample is the share of successful calls that it logs, chosen by their
 // references, so that all processes choose the same; 0 means all of them. It logs every error.
-func NewLog(log *slog.Logger, sample float64) *Log { return &Log{log, sample} }
+func NewLog(log *slog.Logger, sample float64) *Log {
+	return &Log{to: log, sample: sample, told: map[told]bool{}}
+}
 
 // Trace returns the hooks that log. They call those of inner, too.
 func (l *Log) Trace(inner call.Trace) call.Trace {
@@ -48,6 +60,8 @@ func (l *Log) Trace(inner call.Trace) call.Trace {
 			l.outcome(ctx, s)
 		case s.At == call.TraceRefused && s.Counted <= 1 && l.to.Enabled(ctx, slog.LevelInfo):
 			l.refusal(ctx, s)
+		case s.At == call.TraceReported:
+			l.report(ctx, s)
 		}
 	}}
 }
@@ -79,6 +93,33 @@ func (l *Log) refusal(ctx context.Context, s call.TraceEvent) {
 	}
 	l.write(ctx, "refused", e, slog.String("version", s.State.Version), slog.String("stage", s.Stage),
 		slog.Int("step", s.Step), slog.String("audit_event_id", s.Record))
+}
+
+// report logs an event of a tool, and each dropped report of one version of it once.
+func (l *Log) report(ctx context.Context, s call.TraceEvent) {
+	tool, version, name := s.State.Tool, s.State.Version, s.Report.Name
+	switch a, _ := s.State.Attempt(s.Attempt); s.Report.Kind {
+	case call.ReportEvent:
+		l.to.InfoContext(ctx, "a tool reports an event", eventKey, "tool_event", "name", name, "tool_id", tool,
+			"version", version, "call_id", a.Owner.CallID, "traceId", a.Owner.Trace, "ref", s.State.Ref(),
+			"attempt", s.Attempt)
+	case call.ReportDropped:
+		if l.first(told{tool, version, name, s.Report.Text}) {
+			l.to.WarnContext(ctx, "what a tool reports is dropped", "tool_id", tool, "version", version, "name", name,
+				"reason", s.Report.Text)
+		}
+	}
+}
+
+// first reports whether a dropped report is to be logged.
+func (l *Log) first(one told) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told[one] || len(l.told) >= maxTold {
+		return false
+	}
+	l.told[one] = true
+	return true
 }
 
 // chosen reports whether the share that is logged contains a call.

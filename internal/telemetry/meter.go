@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -20,8 +21,9 @@ type Meter struct {
 	meter                        metric.Meter
 	invocations, errors, retries metric.Int64Counter
 	decided, joined, replayed    metric.Int64Counter
-	refused, late                metric.Int64Counter
-	duration, queue              metric.Float64Histogram
+	refused, late, dropped       metric.Int64Counter
+	duration, queue, values      metric.Float64Histogram
+	sums                         metric.Float64Counter
 	running                      metric.Int64UpDownCounter
 	series                       series
 }
@@ -32,6 +34,14 @@ func Bounds() []float64 {
 	return []float64{
 		0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900,
 	}
+}
+
+// powers returns the bounds of the histograms that tools report: of what is unknown.
+func powers() (bounds []float64) {
+	for exponent := -3; exponent <= 9; exponent++ {
+		bounds = append(bounds, math.Pow10(exponent))
+	}
+	return bounds
 }
 
 // NewMeter returns a Meter that uses provider, and warns log once when it has too many series. The caller must shut
@@ -48,11 +58,17 @@ func NewMeter(provider metric.MeterProvider, log *slog.Logger) (*Meter, error) {
 		replayed:    b.counter("toolbus.replay.count", "Requests that were answered with a stored outcome"),
 		refused:     b.counter("toolbus.refusal.count", "Requests that a dispatcher refused"),
 		late:        b.counter("toolbus.late.count", "Results that came after the outcome of their attempt"),
+		dropped:     b.counter("toolbus.report.dropped.count", "Reports of tools that were dropped"),
 		duration:    b.histogram("tool.invocation.duration", "Time from the start of a run to its outcome"),
 		queue:       b.histogram("toolbus.queue.duration", "Time from the admission of a call to its start"),
 		series:      series{log: log},
 	}
-	var err error
+	var err, failed error
+	m.sums, failed = b.meter.Float64Counter("tool.metric.count", metric.WithDescription("Counters that tools report"))
+	b.err = errors.Join(b.err, failed)
+	m.values, failed = b.meter.Float64Histogram("tool.metric.value",
+		metric.WithDescription("Values that tools report"), metric.WithExplicitBucketBoundaries(powers()...))
+	b.err = errors.Join(b.err, failed)
 	m.running, err = b.meter.Int64UpDownCounter("toolbus.run.active", metric.WithDescription("Runs under way"))
 	return m, errors.Join(b.err, err)
 }
@@ -118,6 +134,8 @@ func (m *Meter) count(ctx context.Context, s call.TraceEvent) {
 		m.refusal(ctx, s)
 	case call.TraceLate:
 		m.late.Add(ctx, 1, m.series.of(label{tool: s.State.Tool, version: s.State.Version}).add...)
+	case call.TraceReported:
+		m.report(ctx, s)
 	case call.TraceAfterJoin:
 		m.joined.Add(ctx, 1, m.series.of(label{tool: s.State.Tool, version: s.State.Version}).add...)
 	case call.TraceReplayed:
@@ -161,6 +179,21 @@ func (m *Meter) refusal(ctx context.Context, s call.TraceEvent) {
 	m.refused.Add(ctx, 1, m.series.of(by).add...)
 }
 
+// report counts what a tool reports of itself.
+func (m *Meter) report(ctx context.Context, s call.TraceEvent) {
+	of := label{tool: s.State.Tool, version: s.State.Version}
+	switch s.Report.Kind {
+	case call.ReportCounter:
+		of.metric = s.Report.Name
+		m.sums.Add(ctx, s.Report.Number, m.series.of(of).add...)
+	case call.ReportHistogram:
+		of.metric = s.Report.Name
+		m.values.Record(ctx, s.Report.Number, m.series.of(of).record...)
+	case call.ReportDropped:
+		m.dropped.Add(ctx, 1, m.series.of(of).add...)
+	}
+}
+
 func seconds(ms int64) float64 { return (time.Duration(ms) * time.Millisecond).Seconds() }
 
 // label holds the attributes of a series. Those that are empty are left out.
@@ -171,6 +204,7 @@ type label struct {
 	by                    call.Decider
 	pool, stage           string
 	tenant                string // never with a tool
+	metric                string // that a tool reports
 }
 
 func (l label) set() attribute.Set {
@@ -179,7 +213,7 @@ func (l label) set() attribute.Set {
 		attribute.String("tool", l.tool), attribute.String("version", l.version), attribute.String("action", l.action),
 		attribute.String("status", string(l.status)), attribute.String("error_code", string(l.code)),
 		attribute.String("by", string(l.by)), attribute.String("pool", l.pool), attribute.String("stage", l.stage),
-		attribute.String(tenantKey, l.tenant),
+		attribute.String(tenantKey, l.tenant), attribute.String("metric", l.metric),
 	} {
 		if a.Value.AsString() != "" {
 			all = append(all, a)

@@ -14,6 +14,7 @@ const (
 	maxTools   = 10_000 // pairs of tool and version
 	maxCodes   = 100    // of one pair
 	maxTenants = 200
+	maxMetrics = 10_000 // that tools report, of all pairs
 )
 
 // other stands for what has no series of its own.
@@ -36,6 +37,7 @@ type series struct {
 
 	tenants map[string]bool // that are named
 	crowded bool            // log was warned of more of them
+	metrics int             // that tools report
 }
 
 // of returns the attributes of a label, with [other] in place of what is beyond the limits.
@@ -77,7 +79,13 @@ func (s *series) bounded(l label) label {
 		}
 		s.codes[pair] += 0
 	}
-	if _, ok := s.known[l]; ok || l.code == "" {
+	if _, ok := s.known[l]; ok {
+		return l
+	}
+	if l.metric != "" {
+		return s.reported(l)
+	}
+	if l.code == "" {
 		return l
 	}
 	if s.codes[pair] >= maxCodes {
@@ -112,6 +120,17 @@ func (s *series) named(tenant string) string {
 		s.log.Warn("metrics name no more tenants: further ones are counted as \"other\"", "tenant", tenant)
 	}
 	return other
+}
+
+// reported returns l, the label of a metric that a tool reports, within the limit. The caller holds s.mu.
+func (s *series) reported(l label) label {
+	if s.metrics >= maxMetrics {
+		s.warn("metrics name no more metrics of tools: further ones are counted as \"other\"", l)
+		l.metric = other
+		return l
+	}
+	s.metrics++
+	return l
 }
 
 func (s *series) warn(says string, l label) {

@@ -37,6 +37,8 @@ func (t Tracer) Trace() call.Trace {
 			switch s.At {
 			case call.TraceRefused:
 				t.refuse(ctx, s)
+			case call.TraceReported:
+				report(trace.SpanFromContext(ctx), s.Report)
 			case call.TraceAfterJoin:
 				t.share(ctx, "join ", s)
 			case call.TraceReplayed:
@@ -169,6 +171,30 @@ func (t Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, st
 			attribute.String("call.status", string(status)), attribute.Int64("duration_ms", last.Metrics.DurationMS))
 		span.End()
 	}
+}
+
+// report adds what a tool reports to the span of its run. It replaces no attribute that Toolbus sets.
+func report(span trace.Span, r *call.Report) {
+	switch {
+	case r.Kind == call.ReportEvent:
+		span.AddEvent(r.Name)
+	case r.Kind != call.ReportAttribute || own(r.Name):
+	case r.Text != "":
+		span.SetAttributes(attribute.String(r.Name, r.Text))
+	default:
+		span.SetAttributes(attribute.Float64(r.Name, r.Number))
+	}
+}
+
+// own reports whether an attribute of the span of a run is one of Toolbus.
+func own(name string) bool {
+	space, _, _ := strings.Cut(name, ".")
+	switch space {
+	case "gen_ai", "tool", "call", "error", "effect",
+		"determinism", "timeout_ms", "idempotency_key_prefix", "duration_ms":
+		return true
+	}
+	return false
 }
 
 // requested returns ctx with the trace that a request names. A trace id of Toolbus is a UUID, which maps one to one to

@@ -65,6 +65,11 @@ type Manifest struct {
 	Errors           map[string]ErrorSpec `json:"-"`
 	ErrorNames       []string             `json:"-"` // names of Errors in the order of the manifest
 	Notes            Notes                `json:"notes"`
+	// Metrics, Attributes and Events are the names of what the tool may report of itself.
+	Metrics    []string `json:"metrics"`
+	Attributes []string `json:"trace_attributes"`
+	Events     []string `json:"event_names"`
+	Tier       string   `json:"tier"` // T1 to T4, or ""
 	// AcceptRerun is true if the owner accepts that a deployment without fsync may run a side-effectful tool again after a
 	// power cut.
 	AcceptRerun bool   `json:"accept_rerun_after_power_loss"`

@@ -191,12 +191,12 @@ func TestCamelCase(t *testing.T) {
 	m := set.List()[0]
 	if m.ToolID != "mcp::github::issues.create" || m.Semver != "1.2.3" || m.Effect != "NonIdempotentWrite" ||
 		m.KeyRequirement != envelope.KeyRequired || m.Limits.Concurrency != 5 ||
-		m.Security.RequiredScopes[0] != "issues:write" {
+		m.Security.RequiredScopes[0] != "issues:write" ||
+		len(m.Events) == 0 || len(m.Attributes) == 0 || len(m.Metrics) == 0 {
 		t.Errorf("manifest %+v", m)
 	}
 	for _, name := range []string{"limits.timeout_ms_attempt", "retry_policy", "rate_limit", "circuit_breaker", "budgets",
-		"security.secret_refs", "security.redaction_rules", "security.data_classification", "event_names",
-		"trace_attributes", "metrics"} {
+		"security.secret_refs", "security.redaction_rules", "security.data_classification"} {
 		if !strings.Contains(strings.Join(m.DeclaredOnly, " "), name) {
 			t.Errorf("%s is not declared only: %v", name, m.DeclaredOnly)
 		}

@@ -46,6 +46,16 @@ type Invocation struct {
 	// Traceparent is the W3C traceparent of this run: the parent of the spans that the tool makes. It is set also if no
 	// exporter is configured.
 	Traceparent string
+	// Report, if not nil, takes what the tool reports of itself while it runs. It keeps nothing of its argument.
+	Report func(Report) `json:"-"`
+}
+
+// Report describes what a tool reports of itself, as it says it. The executor knows what the manifest declares of it.
+type Report struct {
+	Type  string // metric, attribute or event
+	Name  string
+	Kind  string         // of a metric: counter, the default, or histogram
+	Value jsontext.Value // of a metric or an attribute
 }
 
 // Caller decodes Context. The members that the manifest does not list are zero.

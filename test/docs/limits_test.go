@@ -35,7 +35,8 @@ var folders = map[string]string{
 	"supervisor": "internal/tool/supervisor", "tool": "internal/tool", "audit": "internal/audit",
 	"rpc": "internal/rpc", "heartbeat": "internal/executor/heartbeat",
 	"callout": "internal/auth/callout", "lock": "internal/policy/lock", "lockstore": "internal/policy/lockstore",
-	"policy": "internal/policy", "runstore": "internal/policy/runstore", "timer": "internal/timer",
+	"policy": "internal/policy", "telemetry": "internal/telemetry",
+	"runstore": "internal/policy/runstore", "timer": "internal/timer",
 }
 
 var limitRow = regexp.MustCompile("^\\| `([a-z]+)\\.([A-Za-z]+)` \\| ([0-9]+)(?: (B|KiB|MiB|GiB|ms|s|min|h))? \\|")

@@ -24,7 +24,14 @@
 //
 //	{"type":"chunk"|"progress"|"log","data":<any JSON>}
 //
-// which reach callers if the manifest declares capabilities.streaming. At the end it writes exactly one of
+// which reach callers if the manifest declares capabilities.streaming, and what it reports of itself:
+//
+//	{"type":"metric","name":…,"value":<number>,"kind":"counter"|"histogram"}
+//	{"type":"attribute","name":…,"value":<number or text>}
+//	{"type":"event","name":…}
+//
+// which are exported if the manifest declares the name in metrics, trace_attributes or event_names. Others are dropped:
+// no such line ends the call. At the end it writes exactly one of
 //
 //	{"type":"output","output":<any JSON>,"side_effects":[{…}],"warnings":["…"]}
 //	{"type":"error","error":{"code":"fetch_failed","message":"…","details":{…},

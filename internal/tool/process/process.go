@@ -111,6 +111,7 @@ func (a *Adapter) run(
 	defer release()
 
 	r := newReader(p.Stdout, op, m.Limits.OutputBytes)
+	r.reports = inv.Report
 	violation := r.readAll(ctx, sink)
 	switch {
 	case violation != nil && ctx.Err() == nil:

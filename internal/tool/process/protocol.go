@@ -96,8 +96,9 @@ type reader struct {
 	number   int           // of the line
 	replaced ijson.Repairs // values of the line that I-JSON cannot represent
 	said     statement
-	cut      string // how the output ended in the middle of a line, or ""
-	lost     bool   // a chunk was not stored because the context had ended
+	cut      string            // how the output ended in the middle of a line, or ""
+	lost     bool              // a chunk was not stored because the context had ended
+	reports  func(tool.Report) // takes what the program reports of itself; may be nil
 }
 
 func newReader(r io.Reader, op protocol.Op, limit int64) *reader {
@@ -187,6 +188,9 @@ func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 		return r.decode(&l)
 	case chunkKinds[l.Type] != "":
 		return r.chunk(ctx, sink)
+	case l.Type == protocol.LineMetric || l.Type == protocol.LineAttribute || l.Type == protocol.LineEvent:
+		r.report(l.Type)
+		return nil
 	}
 	return r.broken("", "%s", untyped(l.Type))
 }
@@ -239,6 +243,19 @@ func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
 	}
 	r.lost = err != nil
 	return nil
+}
+
+// report passes on what the program reports of itself. That is no part of the result: a line that cannot be read is a
+// report without a name, which is dropped.
+func (r *reader) report(kind string) {
+	var l protocol.Report
+	if r.reports == nil {
+		return
+	}
+	if json.Unmarshal(r.line, &l) != nil {
+		l = protocol.Report{}
+	}
+	r.reports(tool.Report{Type: kind, Name: l.Name, Kind: l.Kind, Value: l.Value})
 }
 
 func (r *reader) output() error {

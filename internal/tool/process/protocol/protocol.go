@@ -38,6 +38,14 @@ const (
 	LineAbsent   = "absent" // only in answer to a lookup
 )
 
+// The types of lines with what a program reports of itself. A program may write any number of them before the terminal
+// line.
+const (
+	LineMetric    = "metric"
+	LineAttribute = "attribute"
+	LineEvent     = "event"
+)
+
 // The lines of a program. A program uses its own types for the values. An executor decodes them as raw JSON.
 type (
 	// Data is a line of type chunk, progress or log.
@@ -64,6 +72,13 @@ type (
 		Details      Details      `json:"details,omitzero"`
 		Effect       string       `json:"effect"`
 		RetryAfterMS Milliseconds `json:"retry_after_ms,omitzero"`
+	}
+	// Report is a line of type metric, attribute or event.
+	Report struct {
+		Type  string         `json:"type"`
+		Name  string         `json:"name"`
+		Kind  string         `json:"kind"` // of a metric: counter, the default, or histogram
+		Value jsontext.Value `json:"value"`
 	}
 	// Absent is the terminal line of a lookup that finds nothing. It also decodes the type of any other line.
 	Absent struct {
