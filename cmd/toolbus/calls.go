@@ -20,10 +20,10 @@ import (
 
 func callsCmd(g *global) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
-		Use: "calls", Short: "List calls", GroupID: "use",
-		Example: "  toolbus calls list --open\n  toolbus calls list --since 1h",
+		Use: "calls", Short: "List calls, or watch how they end", GroupID: "use",
+		Example: "  toolbus calls list --open\n  toolbus calls list --since 1h\n  toolbus calls watch --slow 2s",
 	})
-	cmd.AddCommand(callsList(g))
+	cmd.AddCommand(callsList(g), callsWatch(g))
 	return cmd
 }
 
@@ -70,15 +70,21 @@ Exit codes: 0 listed, also if no call matches; 1 the audit record is behind the 
 	fl := cmd.Flags()
 	fl.BoolVar(&f.open, "open", false, "the calls that have no outcome yet")
 	fl.IntVar(&f.limit, "limit", defaultListed, "list at most `N` calls")
+	fl.StringVar(&f.since, "since", "1h", "calls that have ended since this `TIME`: RFC 3339, or a duration before now")
+	f.selecting(g, cmd)
+	return cmd
+}
+
+// selecting adds the flags that select calls that have ended.
+func (f *callsFlags) selecting(g *global, cmd *cobra.Command) {
+	fl := cmd.Flags()
 	fl.StringVar(&f.tool, "tool", "", "only calls of this `TOOL`")
 	fl.StringVar(&f.status, "status", "", "only calls with this `STATUS`, for example terminal_error")
 	fl.StringVar(&f.code, "code", "", "only calls with this error `CODE`, for example R-TIMEOUT-001")
 	fl.DurationVar(&f.slow, "slow", 0, "only calls that took this `DURATION` or longer")
-	fl.StringVar(&f.since, "since", "1h", "calls that have ended since this `TIME`: RFC 3339, or a duration before now")
 	completeFlag(cmd, "tool", g.completeTools(1))
 	completeFlag(cmd, "status", values(envelope.Statuses()))
 	completeFlag(cmd, "code", values(codes()))
-	return cmd
 }
 
 func (f *callsFlags) check(cmd *cobra.Command) error {
@@ -90,27 +96,46 @@ func (f *callsFlags) check(cmd *cobra.Command) error {
 			return usagef("--%s is for calls that have ended: leave it or --open out", flag)
 		}
 	}
+	if _, err := pointInTime(f.since, time.Time{}); err != nil {
+		return err
+	}
+	return f.checkNames()
+}
+
+// checkNames refuses an unknown status or code.
+func (f *callsFlags) checkNames() error {
 	if err := (reader.Filter{Status: envelope.Status(f.status), Code: envelope.Code(f.code)}).Check(); err != nil {
 		return usagef("%v", err)
 	}
-	_, err := pointInTime(f.since, time.Time{})
-	return err
+	return nil
+}
+
+// ended returns the calls that the flags select and that have ended since a time.
+func (f *callsFlags) ended(
+	ctx context.Context, g *global, from reader.Source, since string,
+) (*endings, time.Time, error) {
+	e, now, err := endedSince(ctx, g, from, since)
+	if err != nil {
+		return nil, now, err
+	}
+	e.tool, e.slow = f.tool, f.slow
+	e.status, e.code = envelope.Status(f.status), envelope.Code(f.code)
+	return e, now, nil
 }
 
 // printEnded prints the newest calls that have ended.
 func (f *callsFlags) printEnded(ctx context.Context, g *global, from reader.Source) error {
-	filter, err := endedSince(ctx, g, from, f.since)
+	e, _, err := f.ended(ctx, g, from, f.since)
 	if err != nil {
 		return err
 	}
-	filter.tool, filter.slow = f.tool, f.slow
-	filter.status, filter.code = envelope.Status(f.status), envelope.Code(f.code)
 	all, n := []endedCall{}, 0
-	behind := eachEnded(ctx, from, filter, func(c endedCall) {
+	behind := e.past(ctx, func(c endedCall) error {
 		if n++; len(all) >= 2*f.limit {
 			all = append(all[:0], all[len(all)-f.limit:]...)
 		}
 		all = append(all, c)
+		return nil
 	})
 	if behind != nil && !errors.Is(behind, errBehind) {
 		return behind

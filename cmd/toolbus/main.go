@@ -29,6 +29,7 @@ func main() {
 	of := cli.Surroundings()
 	env := environment{
 		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: of.Environ,
+		size:     func() (columns, rows int) { return terminalSize(os.Stdout) },
 		terminal: cli.IsTerminal(os.Stdout), watched: cli.IsTerminal(os.Stderr), zone: time.Local,
 		url: of.URL, context: of.Context, credentials: of.Credentials, config: of.Config,
 		state: os.Getenv("XDG_STATE_HOME"), home: os.Getenv("HOME"),
@@ -41,13 +42,14 @@ type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
-	terminal       bool           // stdout is a terminal
-	watched        bool           // stderr is a terminal
-	zone           *time.Location // time zone for output on a terminal; nil is UTC
-	url            string         // TOOLBUS_URL
-	context        string         // TOOLBUS_CONTEXT
-	credentials    string         // TOOLBUS_CREDENTIALS
-	config         string         // folder of the user's configuration
+	terminal       bool                       // stdout is a terminal
+	size           func() (columns, rows int) // of that terminal
+	watched        bool                       // stderr is a terminal
+	zone           *time.Location             // time zone for output on a terminal; nil is UTC
+	url            string                     // TOOLBUS_URL
+	context        string                     // TOOLBUS_CONTEXT
+	credentials    string                     // TOOLBUS_CREDENTIALS
+	config         string                     // folder of the user's configuration
 	state, home    string
 }
 
@@ -168,7 +170,7 @@ Exit codes:
   14   cancel: too late, the call has ended otherwise
   15   policy explain: the decision differs from the recorded one
   16   policy explain: the recorded decision could not be repeated
-  130  interrupted; dev, dispatcher, executor, nats and a followed audit log exit with 0 instead`,
+  130  interrupted; dev, dispatcher, executor, nats, top, calls watch and a followed audit log exit with 0 instead`,
 		Example: `  toolbus dev --examples                          # a whole bus in one process, with example tools
   toolbus tools list
   toolbus call text.search --input '{"pattern":"TOOL"}' --stream
@@ -231,7 +233,7 @@ func commands(g *global) []*cobra.Command {
 		mcpcmd.Serve(env, g.env.stdin, g.seat),
 		auditCmd(g), deadCmd(g), doctorCmd(g), executorsCmd(g), keysCmd(g), credentialsCmd(g), lockCmd(g),
 		unlockCmd(g), repairCmd(g),
-		policyCmd(g), runsCmd(g), statsCmd(g), versionCmd(g),
+		policyCmd(g), runsCmd(g), statsCmd(g), topCmd(g), versionCmd(g),
 	}
 }
 

@@ -58,6 +58,10 @@ type toolStats struct {
 	took    []int64
 }
 
+func newToolStats(tool string) *toolStats {
+	return &toolStats{Tool: tool, Errors: map[envelope.ErrorClass]int64{}}
+}
+
 func (s *toolStats) add(c endedCall) {
 	s.Calls++
 	if c.Status == envelope.Success {
@@ -83,17 +87,18 @@ func (s *toolStats) rank() {
 }
 
 func printStats(ctx context.Context, g *global, from reader.Source, tool, since string) error {
-	f, err := endedSince(ctx, g, from, since)
+	e, _, err := endedSince(ctx, g, from, since)
 	if err != nil {
 		return err
 	}
-	f.tool = tool
+	e.tool = tool
 	tools := map[string]*toolStats{}
-	behind := eachEnded(ctx, from, f, func(c endedCall) {
+	behind := e.past(ctx, func(c endedCall) error {
 		if tools[c.Tool] == nil {
-			tools[c.Tool] = &toolStats{Tool: c.Tool, Errors: map[envelope.ErrorClass]int64{}}
+			tools[c.Tool] = newToolStats(c.Tool)
 		}
 		tools[c.Tool].add(c)
+		return nil
 	})
 	if behind != nil && !errors.Is(behind, errBehind) {
 		return behind
@@ -104,16 +109,16 @@ func printStats(ctx context.Context, g *global, from reader.Source, tool, since 
 		all = append(all, tools[name])
 	}
 	if len(all) == 0 && tool != "" {
-		return cmp.Or(g.print(all, func(w io.Writer) error { return writeNoStats(ctx, w, from, f) }), behind)
+		return cmp.Or(g.print(all, func(w io.Writer) error { return writeNoStats(ctx, w, e) }), behind)
 	}
 	return cmp.Or(g.print(all, func(w io.Writer) error { return writeStats(w, all) }), behind)
 }
 
 // writeNoStats says that no call of a tool has ended, and which tool with such calls has the most similar name.
-func writeNoStats(ctx context.Context, to io.Writer, from reader.Source, f endedFilter) error {
-	of, names, hint := f.tool, map[string]bool{}, ""
-	f.tool = ""
-	err := eachEnded(ctx, from, f, func(c endedCall) { names[c.Tool] = true })
+func writeNoStats(ctx context.Context, to io.Writer, e *endings) error {
+	of, names, hint := e.tool, map[string]bool{}, ""
+	e.tool = ""
+	err := e.past(ctx, func(c endedCall) error { names[c.Tool] = true; return nil })
 	if near, ok := envelope.Nearest(of, slices.Sorted(maps.Keys(names))); ok {
 		hint = fmt.Sprintf("; did you mean %q?", near)
 	}

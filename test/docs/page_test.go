@@ -83,6 +83,7 @@ toolbus() {
 	dev*) serve dev toolbus dev --port 0 "${@:2}"; export TOOLBUS_URL=$(cat "$HOME/dev.ready") ;;
 	gateway*) serve gateway toolbus "$@" ;;
 	"audit tail") begin tail toolbus "$@" ;;
+	"calls watch" | "top ") begin "$1" toolbus "$@" ;;
 	*) command toolbus "$@" ;;
 	esac
 }
