@@ -74,6 +74,14 @@ func (l *keptList) WriteStep(ctx context.Context) bool {
 	return k.warn(k.write(ctx, keptMessage{number: k.last.number + 1, from: 1}))
 }
 
+// WriteNoSlot writes the next step as run does, without its slot: as a process that is killed in between.
+func (l *keptList) WriteNoSlot(ctx context.Context) error {
+	k := l.parts[0]
+	step, n := k.step()
+	k.drop(n)
+	return k.write(ctx, step)
+}
+
 // WriteSlots writes all slots, as run does after a step of the server's clock.
 func (l *keptList) WriteSlots(ctx context.Context) error { return l.parts[0].writeSlots(ctx) }
 

@@ -48,6 +48,7 @@ type keptPart struct {
 	ids     *keptIDs
 	last    keptMessage // the newest step
 	lastSeq uint64      // of that in KEPT
+	owed    []int       // slots that are to be written since their steps were
 	rewrite bool        // the list must be made again before the next step
 	warned  bool
 
@@ -143,7 +144,7 @@ func (k *keptPart) run(ctx context.Context) {
 	set := k.ids.set()
 	for timer.Sleep(ctx, keptInterval) {
 		ok := k.warn(k.flush(ctx))
-		if now := k.ids.set(); ok && now != set && k.warn(k.writeSlots(ctx)) {
+		if now := k.ids.set(); ok && now != set && k.knowsAll() && k.warn(k.writeSlots(ctx)) {
 			set = now
 		}
 	}
@@ -191,9 +192,12 @@ func (k *keptPart) followed(id keptID, seq uint64, at time.Time) {
 	}
 }
 
-// flush writes the pending ids, and a slot with each step. After an error, ids stay pending.
+// flush writes the pending ids, and a slot with each step. After an error, ids stay pending, and the slot owed.
 func (k *keptPart) flush(ctx context.Context) error {
 	for {
+		if err := k.writeOwed(ctx); err != nil {
+			return err
+		}
 		step, n := k.step()
 		if n == 0 {
 			return nil
@@ -205,10 +209,34 @@ func (k *keptPart) flush(ctx context.Context) error {
 			continue
 		}
 		k.drop(n)
-		if err := k.writeSlot(ctx, int(step.number%keptSlots)); err != nil {
+		k.owe()
+	}
+}
+
+// owe notes that the slot of the newest step is to be written. If another dispatcher has written the step, it may have
+// died before it wrote the slot, and a slot that was left out twice makes a list that cannot be read.
+func (k *keptPart) owe() {
+	if slot := int(k.last.number % keptSlots); !slices.Contains(k.owed, slot) {
+		k.owed = append(k.owed, slot)
+	}
+}
+
+// knowsAll reports whether the ids have all of the newest step: the follower of this dispatcher may be behind another's.
+func (k *keptPart) knowsAll() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.through.seq >= k.last.through
+}
+
+// writeOwed writes the slots that are owed. It does nothing while the ids lack some of the newest step.
+func (k *keptPart) writeOwed(ctx context.Context) error {
+	for len(k.owed) > 0 && k.knowsAll() {
+		if err := k.writeSlot(ctx, k.owed[0]); err != nil {
 			return err
 		}
+		k.owed = k.owed[1:]
 	}
+	return nil
 }
 
 // step returns the next step, and how many pending events are in it.
@@ -273,6 +301,7 @@ func (k *keptPart) writeSlots(ctx context.Context) error {
 			return err
 		}
 	}
+	k.owed = nil
 	return nil
 }
 
@@ -304,6 +333,7 @@ func (k *keptPart) latest(ctx context.Context) error {
 	}
 	m.ids = nil
 	k.last, k.lastSeq = m, msg.Sequence
+	k.owe()
 	return nil
 }
 

@@ -41,6 +41,15 @@ func (f *fixture) listerBy(t *testing.T, times func() (now, steady time.Time)) l
 // follow passes the events of calls that have ended to the process, and writes its list.
 func (l lister) follow(t *testing.T, ended ...call.State) {
 	t.Helper()
+	l.hear(t, ended...)
+	if err := l.list.Write(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hear passes the events of calls that have ended to the process.
+func (l lister) hear(t *testing.T, ended ...call.State) {
+	t.Helper()
 	for _, s := range ended {
 		e, err := l.log.Get(t.Context(), s.Position)
 		if err != nil {
@@ -48,9 +57,6 @@ func (l lister) follow(t *testing.T, ended ...call.State) {
 		}
 		l.log.Followed(kv.FollowedEvent{Kind: e.Kind, Attempt: 1, State: s, Seq: s.Seq, Time: e.Time,
 			Expires: e.Time.Add(time.Hour)})
-	}
-	if err := l.list.Write(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -79,6 +85,32 @@ func TestKeptListIsRead(t *testing.T) {
 	if s := a.says.String() + b.says.String() + c.says.String(); s != "" {
 		t.Error(s)
 	}
+}
+
+// Processes die again and again before they have written the slot of a step, the same slot each time. The next one
+// writes it, and the list stays complete.
+func TestKeptSlotIsOwed(t *testing.T) {
+	f := setup(t, kv.LogOptions{}, bus.TopologyOptions{})
+	a, b := f.lister(t), f.lister(t)
+	for n := range 3 * kv.KeptSteps / 2 {
+		_, ended := f.decided(t, fmt.Sprint(n))
+		if n%(kv.KeptSteps/2) != 5 {
+			a.follow(t, ended)
+			b.hear(t, ended)
+			continue
+		}
+		a.hear(t, ended)
+		if err := a.list.WriteNoSlot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		a = b
+		b = f.lister(t)
+	}
+	c := f.lister(t)
+	if s := a.says.String() + b.says.String() + c.says.String(); s != "" {
+		t.Error(s)
+	}
+	c.wantKnown(t, "0", 2)
 }
 
 // What came after the last step is read from the log.
