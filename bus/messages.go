@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,11 +121,12 @@ func (r *rest) read(ctx context.Context, quiet time.Duration, yield func(Message
 		return err
 	}
 	defer it.Stop()
+	defer context.AfterFunc(ctx, it.Stop)() // nats.go tries for ever to make a new consumer, at a server that is away
 	r.consumer, r.stuck, r.unasked = cons, 0, 0
 	for {
 		msg, err := r.next(ctx, it, quiet)
 		if err != nil {
-			return err
+			return cmp.Or(ctx.Err(), err)
 		}
 		meta, err := msg.Metadata()
 		if err != nil {
