@@ -142,7 +142,7 @@ func checkReportedSpans(t *testing.T, spans tracetest.SpanStubs, calls int) {
 		runs++
 		of := map[string]string{}
 		for _, kv := range s.Attributes {
-			of[string(kv.Key)] = kv.Value.Emit()
+			of[string(kv.Key)] = kv.Value.String()
 		}
 		if of["cache"] != "hit" || of["rows"] != "4" || of["tool.name"] != "reporting" || of["pages"] != "" {
 			t.Errorf("attributes %v", of)

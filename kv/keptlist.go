@@ -221,7 +221,8 @@ func (k *keptPart) owe() {
 	}
 }
 
-// knowsAll reports whether the ids have all of the newest step: the follower of this dispatcher may be behind another's.
+// knowsAll reports whether the ids have all of the newest step. The follower of this dispatcher may be behind that of
+// another one.
 func (k *keptPart) knowsAll() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

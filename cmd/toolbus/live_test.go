@@ -23,8 +23,10 @@ func (s shell) live(line string, size func() (int, int)) *live {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
 	l := &live{t: s.t, grew: make(chan struct{}, 1)}
 	var problems strings.Builder
-	env := environment{stdin: strings.NewReader(""), stdout: l, stderr: &problems, url: s.url, home: cmp.Or(s.home, s.t.TempDir()),
-		credentials: s.credentials, terminal: size != nil, size: size}
+	env := environment{
+		stdin: strings.NewReader(""), stdout: l, stderr: &problems, url: s.url, home: cmp.Or(s.home, s.t.TempDir()),
+		credentials: s.credentials, terminal: size != nil, size: size,
+	}
 	ended := make(chan int, 1)
 	go func() { ended <- run(ctx, env, strings.Fields(line)) }()
 	l.stop = sync.OnceValue(func() int {

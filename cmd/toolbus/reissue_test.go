@@ -36,7 +36,9 @@ func TestConnectionTakesANewCredential(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	s.replace(operator, file, "--actor", "agent://a")
-	for began := time.Now(); ; <-time.After(100 * time.Millisecond) {
+	began, tick := time.Now(), time.NewTicker(100*time.Millisecond)
+	defer tick.Stop()
+	for range tick.C {
 		r, err := c.Call(t.Context(), toolbus.Call{Tool: "hello", Input: []byte(`"you"`)})
 		if err == nil && r.Status == toolbus.Success {
 			return
