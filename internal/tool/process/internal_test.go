@@ -208,6 +208,41 @@ func TestStatedEffect(t *testing.T) {
 	}
 }
 
+// refusing is a sink that refuses all chunks.
+type refusing struct{ kinds []envelope.ChunkKind }
+
+func (s *refusing) Emit(_ context.Context, kind envelope.ChunkKind, data jsontext.Value) error {
+	s.kinds = append(s.kinds, kind)
+	return fmt.Errorf("%d bytes are too many", len(data))
+}
+
+// Data that is larger than a chunk may be is refused by its length: the line is not decoded, and may be no JSON.
+func TestLargeChunk(t *testing.T) {
+	for kind := range chunkKinds {
+		for size, known := range map[int]bool{envelope.MaxChunk: false, envelope.MaxChunk + 1: true, 9 << 20: true} {
+			text := fmt.Sprintf(`{ "type": %q, "data": %s }`+"\n", kind, strings.Repeat("x", size))
+			sink := &refusing{}
+			err := newReader(strings.NewReader(text), protocol.OpExecute, 16<<20).readAll(t.Context(), sink)
+			_, refused := errors.AsType[*tool.SinkError](err)
+			if refused != known || len(sink.kinds) == 1 != known || known && sink.kinds[0] != chunkKinds[kind] ||
+				known && !strings.HasPrefix(err.(*tool.SinkError).Err.Error(), fmt.Sprint(size)) {
+				t.Errorf("%s of %d bytes: %v, %v", kind, size, err, sink.kinds)
+			}
+		}
+	}
+}
+
+// BenchmarkLargeChunk measures how long it takes to refuse a chunk of 8 MiB.
+func BenchmarkLargeChunk(b *testing.B) {
+	text := `{"type":"chunk","data":"` + strings.Repeat("some text ", 8<<20/10) + `"}` + "\n"
+	for b.Loop() {
+		r := newReader(strings.NewReader(text), protocol.OpExecute, 16<<20)
+		if err := r.readAll(b.Context(), &refusing{}); err == nil {
+			b.Fatal("not refused")
+		}
+	}
+}
+
 // A retry delay of tens of thousands of years is cut to a day.
 func TestAbsurdHint(t *testing.T) {
 	for n, want := range map[int64]time.Duration{5: 5 * time.Millisecond, 1_000_000_000_000_000: 24 * time.Hour,

@@ -123,22 +123,33 @@ func (r *reader) readAll(ctx context.Context, sink tool.Sink) error {
 	}
 }
 
-// saidOutput matches a line that says that it is the output line, even if the rest of it cannot be read.
-var saidOutput = regexp.MustCompile(`^\s*\{\s*"type"\s*:\s*"output"\s*,|,\s*"type"\s*:\s*"output"\s*\}\s*$`)
+// The forms of a line that says that it is the output line, even if the rest of it cannot be read.
+var (
+	beginsOutput = regexp.MustCompile(`^\s*\{\s*"type"\s*:\s*"output"\s*,`)
+	endsOutput   = regexp.MustCompile(`,\s*"type"\s*:\s*"output"\s*\}\s*$`)
+)
+
+// maxEnd is the number of bytes of a line in which its type is looked for: a search in 10 MB takes a second.
+const maxEnd = 256
 
 // stated adds the effect to an error of the output: a tool that says output has done its work.
 func (r *reader) stated(err error) error {
-	effect := r.said.effect()
-	if r.op == protocol.OpExecute && r.said.kind == "" && saidOutput.Match(r.line) {
-		effect = envelope.EffectApplied
-	}
 	switch err := err.(type) {
 	case *tool.ProtocolError:
-		err.Effect = effect
+		err.Effect = r.effect()
 	case *tool.LimitError:
-		err.Effect = effect
+		err.Effect = r.effect()
 	}
 	return err
+}
+
+// effect returns the effect that the terminal line states, or the line that cannot be read.
+func (r *reader) effect() envelope.Effect {
+	begin, end := r.line[:min(len(r.line), maxEnd)], r.line[max(0, len(r.line)-maxEnd):]
+	if r.op == protocol.OpExecute && r.said.kind == "" && (beginsOutput.Match(begin) || endsOutput.Match(end)) {
+		return envelope.EffectApplied
+	}
+	return r.said.effect()
 }
 
 // next reads the next line, without white space and byte order marks around it. The last line may lack its newline if
@@ -171,6 +182,9 @@ func (r *reader) next() error {
 func (r *reader) take(ctx context.Context, sink tool.Sink) error {
 	if r.said.kind != "" {
 		return r.broken(r.said.kind, "it comes after the %s line, which is the last", r.said.kind)
+	}
+	if kind, data := r.large(); kind != "" {
+		return r.emit(ctx, sink, kind, data)
 	}
 	var l protocol.Absent // decodes the type of any line
 	mended, replaced, ok := ijson.Mend(r.line, ijson.MaxDepth)
@@ -234,10 +248,34 @@ func (r *reader) chunk(ctx context.Context, sink tool.Sink) error {
 	if l.Data == nil {
 		return r.broken(l.Type, "it has no data")
 	}
+	return r.emit(ctx, sink, chunkKinds[l.Type], l.Data)
+}
+
+// beginsChunk matches the beginning of a line with data, up to the data.
+var beginsChunk = regexp.MustCompile(`^\{\s*"type"\s*:\s*"(chunk|progress|log)"\s*,\s*"data"\s*:\s*`)
+
+// large returns the kind and the data of a line whose data is larger than a chunk may be, or "" for any other line. A
+// sink refuses or drops such data by its length, so that the line is not decoded.
+func (r *reader) large() (envelope.ChunkKind, jsontext.Value) {
+	if len(r.line) <= envelope.MaxChunk {
+		return "", nil
+	}
+	begin := beginsChunk.FindSubmatch(r.line[:maxEnd])
+	if begin == nil {
+		return "", nil
+	}
+	data := bytes.TrimRight(bytes.TrimSuffix(r.line[len(begin[0]):], []byte("}")), " \t")
+	if len(data) <= envelope.MaxChunk {
+		return "", nil
+	}
+	return chunkKinds[string(begin[1])], data
+}
+
+func (r *reader) emit(ctx context.Context, sink tool.Sink, kind envelope.ChunkKind, data jsontext.Value) error {
 	if r.lost { // drop chunks after a gap
 		return nil
 	}
-	err := sink.Emit(ctx, chunkKinds[l.Type], l.Data)
+	err := sink.Emit(ctx, kind, data)
 	if err != nil && ctx.Err() == nil {
 		return &tool.SinkError{Err: err}
 	}
