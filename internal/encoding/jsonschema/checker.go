@@ -240,7 +240,7 @@ func (c *checker) object(p *part, v map[string]any, seen *evaluated) bool {
 	s := p.schema
 	ok := c.sized(len(v), s.MinProperties, s.MaxProperties, "Properties", "members")
 	if c.goesOn(ok) {
-		ok = c.required(v, s.Required) && ok
+		ok = c.required(p, v) && ok
 	}
 	m := p.members
 	if m == nil {
@@ -258,12 +258,12 @@ func (c *checker) object(p *part, v map[string]any, seen *evaluated) bool {
 	return ok
 }
 
-func (c *checker) required(v map[string]any, names []string) bool {
+func (c *checker) required(p *part, v map[string]any) bool {
 	ok := true
-	c.take(len(names) / 4)
-	for _, name := range names {
+	c.take(len(p.schema.Required) / 4)
+	for _, name := range p.schema.Required {
 		if _, has := v[name]; !has {
-			ok = c.found != nil && c.reportMember(name, "required", "is missing")
+			ok = c.found != nil && c.reportMember(name, "required", "is missing"+c.misspelt(p.members, v, name))
 			if !c.goesOn(ok) {
 				return false
 			}
@@ -282,7 +282,7 @@ func (c *checker) members(m *memberRules, v map[string]any, seen *evaluated) boo
 		return true
 	case c.found == nil:
 		for name, value := range v {
-			if !c.member(m, name, value, seen) {
+			if !c.member(m, v, name, value, seen) {
 				return false
 			}
 		}
@@ -290,14 +290,15 @@ func (c *checker) members(m *memberRules, v map[string]any, seen *evaluated) boo
 	}
 	ok := true
 	for _, name := range sortedNames(v) {
-		if ok = c.member(m, name, v[name], seen) && ok; !c.goesOn(ok) {
+		if ok = c.member(m, v, name, v[name], seen) && ok; !c.goesOn(ok) {
 			return false
 		}
 	}
 	return ok
 }
 
-func (c *checker) member(m *memberRules, name string, value any, seen *evaluated) bool {
+// member checks the member name of the object in, whose value is value.
+func (c *checker) member(m *memberRules, in map[string]any, name string, value any, seen *evaluated) bool {
 	c.take(1)
 	c.path = append(c.path, token{name: name})
 	ok, known := true, false
@@ -315,7 +316,7 @@ func (c *checker) member(m *memberRules, name string, value any, seen *evaluated
 	case m.others != nil:
 		ok = c.valid(m.others, value, nil)
 	case m.closed:
-		ok = c.found != nil && c.report("additionalProperties", "is not allowed here")
+		ok = c.found != nil && c.report("additionalProperties", "is not allowed here"+c.meant(m, in, name))
 	}
 	if known || m.additional {
 		seen.member(name)

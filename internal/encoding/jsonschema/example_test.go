@@ -21,5 +21,5 @@ func ExampleCompile() {
 	fmt.Println(s.Validate(jsontext.Value(`{"uri": 1}`)))
 	// Output:
 	// []
-	// [{/uri additionalProperties is not allowed here} {/url required is missing}]
+	// [{/uri additionalProperties is not allowed here; did you mean "url"?} {/url required is missing}]
 }

@@ -68,6 +68,16 @@ func TestValidateSaysEveryRule(t *testing.T) {
 		{`{"required":["a","~/"]}`, `{}`, `/a required is missing|/~0~1 required is missing`},
 		{`{"additionalProperties":false}`, `{"x":1,"y":2}`,
 			`/x additionalProperties is not allowed here|/y additionalProperties is not allowed here`},
+		{`{"properties":{"query":{},"limit":{}},"additionalProperties":false}`, `{"limits":1,"qury":1,"zzzzzz":1}`,
+			`/limits additionalProperties is not allowed here; did you mean "limit"?|` +
+				`/qury additionalProperties is not allowed here; did you mean "query"?|` +
+				`/zzzzzz additionalProperties is not allowed here`},
+		{`{"properties":{"query":{}},"additionalProperties":false,"required":["query"]}`, `{"query":1,"qury":1}`,
+			`/qury additionalProperties is not allowed here`},
+		{`{"properties":{"query":{}},"additionalProperties":false,"required":["query"]}`, `{"qury":1}`,
+			`/query required is missing|/qury additionalProperties is not allowed here; did you mean "query"?`},
+		{`{"properties":{"query":{},"quer":{}},"required":["query"]}`, `{"quer":1,"qerys":"secret"}`,
+			`/query required is missing; did you mean it by "qerys"?`},
 		{`{"anyOf":[{"type":"string"},{"minimum":5}]}`, `1`,
 			` anyOf matches none of the alternatives| minimum must be at least 5| type must be string, not number`},
 		{`{"oneOf":[{"type":"string"}]}`, `1`, ` oneOf matches none of the alternatives| type must be string, not number`},

@@ -1,11 +1,11 @@
-package envelope
+package ijson
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestOf(t *testing.T) {
+func TestNearest(t *testing.T) {
 	names := []string{"fs.write", "text.search", "transcript.clean", "web.fetch"}
 	for word, want := range map[string]string{
 		"web.fech": "web.fetch", "web-fetch": "web.fetch", "WEB.FETCH": "web.fetch", "fetch": "web.fetch", "web": "web.fetch",
@@ -22,7 +22,7 @@ func TestOf(t *testing.T) {
 }
 
 // Whoever asks for nonsense keeps nobody else waiting: a name that cannot be near is not looked at.
-func BenchmarkOf(b *testing.B) {
+func BenchmarkNearest(b *testing.B) {
 	names := make([]string, 1000)
 	for i := range names {
 		names[i] = strings.Repeat("n", 1+i%128)
