@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -168,12 +169,24 @@ func TestExpiredInQueue(t *testing.T) {
 	})
 }
 
-// A claimed side-effectful call whose claimer is gone never runs again (C7); others do.
+// A claimed side-effectful call whose claimer is gone never runs again (C7); others do. The log names the claimer.
 func TestClaimerGone(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
+		var log strings.Builder
+		w.ex.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		counted := 0
+		w.ex.Trace.Event = func(_ context.Context, s call.TraceEvent) {
+			if a, _ := s.State.Attempt(s.Attempt); s.At == call.TraceTakenOver && a.Claim.By == "default/dead" {
+				counted++
+			}
+		}
 		m := w.claimed("default/dead")
 		w.gone["default/dead"] = true
 		w.ex.Handle(t.Context(), m)
+		if warns := "level=WARN msg=\"a run is taken over: its executor is gone\" tool=echo ref=" + w.state().Ref() +
+			" attempt=1 lost=default/dead\n"; counted != 1 || !strings.Contains(log.String(), warns) {
+			t.Errorf("taken over %d times, logged %s", counted, &log)
+		}
 		d := w.decided(1)
 		if w.manifest.Class != call.SideEffectful {
 			if d.Status != envelope.Success || len(w.runs) != 1 {
@@ -204,10 +217,12 @@ func (w *world) claimed(instance string) executor.Message {
 func TestClaimerAlive(t *testing.T) {
 	each(t, func(t *testing.T, w *world) {
 		m := w.claimed("default/busy")
+		var log strings.Builder
+		w.ex.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		w.ex.Handle(t.Context(), m)
 		w.wantAcked(m, false)
-		if len(w.runs) != 0 {
-			t.Error("took over a live claim")
+		if len(w.runs) != 0 || strings.Contains(log.String(), "taken over") {
+			t.Errorf("took over a live claim: %s", &log)
 		}
 	})
 }

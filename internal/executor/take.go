@@ -43,6 +43,9 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 				return step, err
 			}
 		}
+		if step == call.AskTool {
+			e.takeOver(j)
+		}
 		if step != call.TakeClaim {
 			return step, nil
 		}
@@ -51,6 +54,7 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 		var moved *call.ConflictError
 		switch {
 		case err == nil:
+			e.takeOver(j)
 			j.state, j.claim = after, j.delivery.Nonce
 			j.step(call.TraceAfterClaim)
 		case errors.As(err, &moved):
@@ -59,6 +63,18 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 			return 0, err
 		}
 	}
+}
+
+// takeOver logs and counts that this executor continues an attempt that another one has claimed, which is gone. A pure
+// or idempotent call has no claim at its first run, so the loss of that run shows in no log.
+func (e *Executor) takeOver(j *job) {
+	lost := j.current().Claim
+	if lost == nil {
+		return
+	}
+	e.Logger.Warn("a run is taken over: its executor is gone", "tool", j.state.Tool, "ref", j.state.Ref(), "attempt",
+		j.attempt, "lost", lost.By)
+	j.step(call.TraceTakenOver)
 }
 
 // readState reads the log of a message that may have been delivered before, or for which a kill was received. A kill

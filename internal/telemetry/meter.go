@@ -22,6 +22,7 @@ type Meter struct {
 	invocations, errors, retries metric.Int64Counter
 	decided, joined, replayed    metric.Int64Counter
 	refused, late, dropped       metric.Int64Counter
+	takenOver                    metric.Int64Counter
 	duration, queue, values      metric.Float64Histogram
 	sums                         metric.Float64Counter
 	running                      metric.Int64UpDownCounter
@@ -59,6 +60,7 @@ func NewMeter(provider metric.MeterProvider, log *slog.Logger) (*Meter, error) {
 		refused:     b.counter("toolbus.refusal.count", "Requests that a dispatcher refused"),
 		late:        b.counter("toolbus.late.count", "Results that came after the outcome of their attempt"),
 		dropped:     b.counter("toolbus.report.dropped.count", "Reports of tools that were dropped"),
+		takenOver:   b.counter("toolbus.run.takeover.count", "Runs that were continued because their executor was lost"),
 		duration:    b.histogram("tool.invocation.duration", "Time from the start of a run to its outcome"),
 		queue:       b.histogram("toolbus.queue.duration", "Time from the admission of a call to its start"),
 		series:      series{log: log},
@@ -136,6 +138,8 @@ func (m *Meter) count(ctx context.Context, s call.TraceEvent) {
 		m.late.Add(ctx, 1, m.series.of(label{tool: s.State.Tool, version: s.State.Version}).add...)
 	case call.TraceReported:
 		m.report(ctx, s)
+	case call.TraceTakenOver:
+		m.takenOver.Add(ctx, 1, m.series.of(label{tool: s.State.Tool, version: s.State.Version}).add...)
 	case call.TraceAfterJoin:
 		m.joined.Add(ctx, 1, m.series.of(label{tool: s.State.Tool, version: s.State.Version}).add...)
 	case call.TraceReplayed:

@@ -86,7 +86,12 @@ func TestSeriesAreBounded(t *testing.T) {
 	if got := points(t, reader, "toolbus.late.count"); got["one "] != 1 {
 		t.Errorf("late results: %v", got)
 	}
-	if inner != codes+tools+2 {
+	late.At = call.TraceTakenOver
+	trace.Event(t.Context(), late)
+	if got := points(t, reader, "toolbus.run.takeover.count"); got["one "] != 1 {
+		t.Errorf("runs taken over: %v", got)
+	}
+	if inner != codes+tools+3 {
 		t.Errorf("the inner hooks were called %d times", inner)
 	}
 }
