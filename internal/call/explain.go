@@ -233,10 +233,22 @@ type RunLocation struct {
 	Alive int       // number of live executors; negative if unknown
 	By    string    // executor that runs the attempt; "" if none answered
 	Since time.Time // start of the run in bus time; set with By
+	// Limits are the limits of the tool; the zero value if they are not known.
+	Limits envelope.ToolLimits
 }
 
-// Explain is [Explain], but uses v to tell a waiting call from a running one if the log does not show that.
+// Explain is [Explain], but uses v to tell a waiting call from a running one if the log does not show that. It adds the
+// limits of the tool that hold a call that is open.
 func (v RunLocation) Explain(s State, n int, now time.Time) string {
+	says := v.explain(s, n, now)
+	if a, ok := s.Attempt(n); !ok || !a.Open() || v.Limits == (envelope.ToolLimits{}) {
+		return says
+	}
+	return fmt.Sprintf("%s The tool runs at most %s at once in an executor (concurrency_max), and gives a call at most %s "+
+		"(timeout_ms_max).", says, counted(v.Limits.Concurrency, "call"), v.Limits.Longest())
+}
+
+func (v RunLocation) explain(s State, n int, now time.Time) string {
 	a, ok := s.Attempt(n)
 	switch {
 	case !ok || !a.Open() || left(a, now) <= 0:
@@ -254,7 +266,7 @@ func (v RunLocation) Explain(s State, n int, now time.Time) string {
 	case v.Alive > 0:
 		return fmt.Sprintf("%s waits in the queue of pool %s (%s alive) with %s, until an executor has a free slot and "+
 			"runs fewer calls of the tool than its concurrency_max, %s.",
-			who, s.Pool, executors(v.Alive), a.urgency(), rest)
+			who, s.Pool, counted(v.Alive, "executor"), a.urgency(), rest)
 	case v.Alive == 0:
 		return fmt.Sprintf("%s waits in the queue of pool %s with %s %s, but no executor of pool %s is alive.",
 			who, s.Pool, a.urgency(), rest, s.Pool)
@@ -262,9 +274,10 @@ func (v RunLocation) Explain(s State, n int, now time.Time) string {
 	return Explain(s, n, now)
 }
 
-func executors(n int) string {
-	if n == 1 {
-		return "1 executor"
+// counted returns n and a noun, in the plural unless n is 1.
+func counted(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
 	}
-	return fmt.Sprintf("%d executors", n)
+	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -252,7 +252,7 @@ func TestDesertedIsTriedAgain(t *testing.T) {
 	})
 }
 
-// Why tells what waits from what runs, of every class.
+// Why tells what waits from what runs, of every class. It says the limits of the tool while the call is open.
 func TestWhyAsksExecutors(t *testing.T) {
 	staffed(t, call.Idempotent, func(t *testing.T, w *world, p *pool) {
 		w.ask(1)
@@ -271,6 +271,28 @@ func TestWhyAsksExecutors(t *testing.T) {
 			if why, _ := w.d.Why(t.Context(), from("agent"), w.query(1)); !strings.Contains(why.Sentence, c.want) {
 				t.Errorf("%s: want %s", why, c.want)
 			}
+		}
+		why := func() string {
+			t.Helper()
+			why, _ := w.d.Why(t.Context(), from("agent"), w.query(1))
+			return why.Sentence
+		}
+		const limits = " until its deadline. The tool runs at most 8 calls at once in an executor (concurrency_max), and " +
+			"gives a call at most 1m0s (timeout_ms_max)."
+		if says := why(); !strings.Contains(says, "/e7 since ") || !strings.Contains(says, limits) {
+			t.Error(says)
+		}
+		w.manifest.Limits.Concurrency = 1
+		if says := why(); !strings.Contains(says, " at most 1 call at once ") {
+			t.Error(says)
+		}
+		w.claim()
+		if says := why(); !strings.Contains(says, "claimed by executor default/e1") || !strings.Contains(says, "1m0s") {
+			t.Error(says)
+		}
+		w.decide("")
+		if says := why(); strings.Contains(says, "concurrency_max") {
+			t.Errorf("after its end: %s", says)
 		}
 	})
 }

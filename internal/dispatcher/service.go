@@ -277,7 +277,8 @@ func (d *Dispatcher) failure(ctx context.Context, s call.State, a call.Attempt) 
 	return o.Response.Error
 }
 
-// sighting asks the executors of the pool where an attempt runs, and how many of them are live.
+// sighting asks the executors of the pool where an attempt runs, and how many of them are live. The limits of its tool
+// are those that this dispatcher has, if it has the version.
 func (d *Dispatcher) sighting(ctx context.Context, s call.State, a call.Attempt) (v call.RunLocation) {
 	var err error
 	if v.Alive, err = d.Pools.Alive(ctx, s.Pool); err != nil {
@@ -285,6 +286,9 @@ func (d *Dispatcher) sighting(ctx context.Context, s call.State, a call.Attempt)
 	}
 	if a.Claim == nil {
 		v.By, v.Since, _ = d.Control.Locate(ctx, s.Pool, s.ID, a.N)
+	}
+	if m, refusal := d.Catalog.Get(s.Tool, s.Version); m != nil && refusal == nil {
+		v.Limits = m.Limits
 	}
 	return v
 }
