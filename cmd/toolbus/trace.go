@@ -20,7 +20,9 @@ func traceCmd(g *global) *cobra.Command {
 		Use: "trace REF", Short: "Show the events of a call with their times, as a waterfall",
 		Long: `Shows what the log has of a call: requests, joins, claims, runs and outcomes of all its attempts. REF is the
 reference that "call" printed to standard error. TIME is since the first request. Dots are the time in the queue, and
-= that of a run, whose stored chunks are counted by kind. A row fits into 80 columns. An agent may ask about its own
+= that of a run, whose stored chunks are counted by kind. x is a run whose executor was lost, until another one
+continued the call. The first run of a pure or idempotent call has no claim: if its executor is lost, the time is
+shown as queued, and the claim of the next run says so. A row fits into 80 columns. An agent may ask about its own
 calls, an operator about all calls of its tenant. The log keeps a call as long as its outcome (limits.retention_s).
 
 Exit codes: 0 shown, also if the call is open; 11 the bus refused, with the reason.`,
@@ -148,7 +150,11 @@ func (w *waterfall) describe(e envelope.TraceEvent) (who string, details []strin
 	case envelope.TraceJoined:
 		return plural(e.Joined, "request", "requests"), nil
 	case envelope.TraceClaimed:
-		return e.By, []string{fmt.Sprintf("claim %d", e.Claim)}
+		details = []string{fmt.Sprintf("claim %d", e.Claim)}
+		if e.Lost {
+			details = append(details, "an executor that ran it before may be lost")
+		}
+		return e.By, details
 	case envelope.TraceRun:
 		return e.By, w.run(e)
 	case envelope.TraceOutcome:
@@ -163,8 +169,11 @@ func (w *waterfall) describe(e envelope.TraceEvent) (who string, details []strin
 // run returns the details of a run: how long it took, and its chunks by kind.
 func (w *waterfall) run(e envelope.TraceEvent) []string {
 	took := "took " + brief(w.end(e).Sub(e.At))
-	if e.Running {
+	switch {
+	case e.Running:
 		took = "runs since " + brief(w.end(e).Sub(e.At))
+	case e.Lost:
+		took = "its executor was lost within " + brief(w.end(e).Sub(e.At))
 	}
 	details := []string{took}
 	more := ""
@@ -183,6 +192,9 @@ func (w *waterfall) run(e envelope.TraceEvent) []string {
 func (w *waterfall) bar(e envelope.TraceEvent) string {
 	cell := func(t time.Time) int { return int(min(max(t.Sub(w.start), 0), w.total) * (traceBar - 1) / w.total) }
 	mark := map[envelope.TraceKind]string{envelope.TraceRequested: ".", envelope.TraceRun: "="}[e.Kind]
+	if e.Lost && e.Kind == envelope.TraceRun {
+		mark = "x"
+	}
 	from, to := cell(e.At), cell(w.end(e))
 	return strings.Repeat(" ", from) + strings.Repeat(cmp.Or(mark, "|"), to-from+1)
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -90,5 +91,29 @@ func TestTraceOfAttempts(t *testing.T) {
 	code, out, stderr := s.do("trace", ref, "--call-id", "7d1f3a52-6f0c-4a3b-9b53-2f6f0c1e8a01")
 	if code != exitTerminal || out != "" || !strings.Contains(stderr, "P-PRECOND-NOT_FOUND") {
 		t.Errorf("another call id: exit %d: %s%s", code, out, stderr)
+	}
+}
+
+// A run whose executor was lost has a bar of its own, and a first claim says that an earlier run may be lost.
+func TestTraceOfLostRun(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0).UTC()
+	at := func(s int) time.Time { return start.Add(time.Duration(s) * time.Second) }
+	var out strings.Builder
+	r := envelope.TraceResponse{Tool: "play", Pool: "default", Now: at(20), Events: []envelope.TraceEvent{
+		{Kind: envelope.TraceRequested, Attempt: 1, At: start, Deadline: at(60)},
+		{Kind: envelope.TraceClaimed, Attempt: 1, At: at(5), By: "default/a", Claim: 1, Lost: true},
+		{Kind: envelope.TraceRun, Attempt: 1, At: at(5), By: "default/a", DurationMS: 10_000, Lost: true},
+		{Kind: envelope.TraceClaimed, Attempt: 1, At: at(15), By: "default/b", Claim: 2},
+		{Kind: envelope.TraceRun, Attempt: 1, At: at(15), By: "default/b", Running: true},
+	}}
+	if err := newWaterfall(&out, &r).write(); err != nil {
+		t.Fatal(err)
+	}
+	for _, says := range []string{" run       a                                  xxxxxxxxxxxxx\n",
+		" claim 1, an executor that ran it before may be lost\n", " its executor was lost within 10.00 s\n",
+		" claim 2\n", " runs since 5.00 s\n", "=======\n"} {
+		if !strings.Contains(out.String(), says) {
+			t.Errorf("no %q in\n%s", says, &out)
+		}
 	}
 }

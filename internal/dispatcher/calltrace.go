@@ -17,9 +17,10 @@ import (
 const tracedAttempts = 10
 
 // Traced returns the events of a call, for those who may ask why, and the state of its log. It leaves out attempts that
-// the token of the sender does not cover, and other attempts than that of q.CallID, if that is set.
+// the token of the sender does not cover, and other attempts than that of q.CallID, if that is set. lease is the time
+// after which a call goes to another executor.
 func (d *Dispatcher) Traced(
-	ctx context.Context, from call.Sender, q envelope.CallRef,
+	ctx context.Context, from call.Sender, q envelope.CallRef, lease time.Duration,
 ) (none envelope.TraceResponse, _ call.State, _ *envelope.Error) {
 	last, only, refusal := d.attempt(ctx, subjects.OpTrace, from, q)
 	if refusal != nil {
@@ -40,7 +41,7 @@ func (d *Dispatcher) Traced(
 		if !covered(ctx, a) || q.CallID != "" && a.N != only.N {
 			continue
 		}
-		events := d.traceAttempt(ctx, s, a, stored)
+		events := d.traceAttempt(ctx, s, a, stored, lease)
 		if !all && subjects.Token(a.Owner.Actor) != from.Actor {
 			events[0].Actor, events[0].TraceID = "", ""
 		}
@@ -59,14 +60,14 @@ func tracedFrom(s call.State, q envelope.CallRef, only call.Attempt) uint64 {
 
 // traceAttempt returns the events of attempt a: the request first, the outcome last, and the others by their times.
 func (d *Dispatcher) traceAttempt(
-	ctx context.Context, s call.State, a call.Attempt, stored []call.Entry,
+	ctx context.Context, s call.State, a call.Attempt, stored []call.Entry, lease time.Duration,
 ) []envelope.TraceEvent {
 	events := []envelope.TraceEvent{{
 		Kind: envelope.TraceRequested, Attempt: a.N, At: a.At.Time().UTC(), By: call.Instance(a.Nonce),
 		Actor: a.Owner.Actor, TraceID: a.Owner.Trace, Priority: a.Priority, Deadline: a.Due().UTC(),
 	}}
 	events = append(events, traceJoins(a, stored)...)
-	events = append(events, traceClaims(a, stored)...)
+	events = append(events, traceClaims(s, a, stored, lease)...)
 	outcome, run := d.traceEnd(ctx, s, a)
 	if run != nil {
 		events = append(events, *run)
@@ -94,8 +95,11 @@ func traceJoins(a call.Attempt, stored []call.Entry) (events []envelope.TraceEve
 	return events
 }
 
-// traceClaims returns the stored claims of attempt a. Its last one is in the state, too, and may have expired.
-func traceClaims(a call.Attempt, stored []call.Entry) (events []envelope.TraceEvent) {
+// traceClaims returns the stored claims of attempt a, and the runs of all but the last one: an executor claims an attempt
+// that has a claim only if that executor is gone. The last claim is in the state, too, and may have expired.
+func traceClaims(
+	s call.State, a call.Attempt, stored []call.Entry, lease time.Duration,
+) (events []envelope.TraceEvent) {
 	claims := []*call.Claim{}
 	for _, e := range stored {
 		if now, _ := e.State.Attempt(a.N); e.Kind == call.Claimed && e.Attempt == a.N && now.Claim != nil {
@@ -105,10 +109,18 @@ func traceClaims(a call.Attempt, stored []call.Entry) (events []envelope.TraceEv
 	if a.Claim != nil && !slices.ContainsFunc(claims, func(c *call.Claim) bool { return c.Fence == a.Claim.Fence }) {
 		claims = append(claims, a.Claim)
 	}
-	for _, c := range claims {
+	for i, c := range claims {
+		at := cmp.Or(c.At, a.At)
 		events = append(events, envelope.TraceEvent{
-			Kind: envelope.TraceClaimed, Attempt: a.N, At: cmp.Or(c.At, a.At).Time().UTC(), By: c.By, Claim: c.Count,
+			Kind: envelope.TraceClaimed, Attempt: a.N, At: at.Time().UTC(), By: c.By, Claim: c.Count,
+			Lost: c.Count == 1 && s.MayRunAgain() && at.Time().Sub(a.At.Time()) >= lease,
 		})
+		if i < len(claims)-1 {
+			events = append(events, envelope.TraceEvent{
+				Kind: envelope.TraceRun, Attempt: a.N, At: at.Time().UTC(), By: c.By, Fence: c.Fence, Lost: true,
+				DurationMS: int64(max(0, cmp.Or(claims[i+1].At, a.At)-at)),
+			})
+		}
 	}
 	return events
 }
@@ -142,6 +154,7 @@ func (d *Dispatcher) traceEnd(ctx context.Context, s call.State, a call.Attempt)
 		}
 	case a.Claim != nil && a.Claim.At > 0: // it ran until then at the most
 		run.At, run.DurationMS, run.By = a.Claim.At.Time(), int64(by.At-a.Claim.At), a.Claim.By
+		run.Lost = by.Answer != ""
 	default:
 		return end, nil
 	}

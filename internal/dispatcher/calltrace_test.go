@@ -35,7 +35,7 @@ func TestTraced(t *testing.T) {
 		trace := func(ctx context.Context, actor string, q envelope.CallRef) (
 			kinds []envelope.TraceKind, _ []envelope.TraceEvent) {
 			t.Helper()
-			r, _, refusal := w.d.Traced(ctx, from(actor), q)
+			r, _, refusal := w.d.Traced(ctx, from(actor), q, 200*time.Millisecond)
 			if refusal != nil || r.Ref != w.state().Ref() {
 				t.Fatalf("%+v, %v", r, refusal)
 			}
@@ -76,7 +76,7 @@ func TestTraced(t *testing.T) {
 		if _, events = trace(operator, "operator", q); events[0].Actor != "agent" {
 			t.Errorf("to an operator: %+v", events[0])
 		}
-		if _, _, refusal := w.d.Traced(t.Context(), from("other"), q); refusal == nil ||
+		if _, _, refusal := w.d.Traced(t.Context(), from("other"), q, time.Second); refusal == nil ||
 			refusal.Code != envelope.CodeNotFound {
 			t.Errorf("to a stranger: %v", refusal)
 		}
@@ -85,4 +85,46 @@ func TestTraced(t *testing.T) {
 			t.Errorf("by the state alone: %v", kinds)
 		}
 	})
+}
+
+// A run that another claim followed, or whose effect was asked for, is shown as lost. The first claim of a call that
+// runs without one at first says that an earlier run may be lost, if it came a lease after the request.
+func TestTracedLostRuns(t *testing.T) {
+	for class, wait := range map[call.EffectClass]time.Duration{
+		call.Idempotent: time.Second, call.Pure: time.Second - time.Millisecond, call.SideEffectful: time.Second,
+	} {
+		bubble(t, class, func(t *testing.T, w *world) {
+			w.d.Heads = stored{w.log}
+			w.ask(1)
+			pass(wait)
+			w.claim()
+			pass(2 * time.Second)
+			a, want := w.state().Last(), 0
+			if class == call.SideEffectful {
+				w.endsAs(call.Completion{Cause: call.ClaimLost, By: call.ByExecutor, Nonce: "d", Now: call.At(time.Now()),
+					Answer: call.LookupAbsent, Error: envelope.CodeToolUnknownState})
+			} else {
+				_, e := call.Take(w.state(), call.WorkDelivery{Attempt: 1, Admitted: a.Admitted, Deliveries: 3,
+					By: "default/e2", Nonce: "d", Now: call.At(time.Now()), Gone: func(string) bool { return true }})
+				if _, err := w.log.Write(t.Context(), e, nil); err != nil {
+					t.Fatal(err)
+				}
+				want = 1
+			}
+			r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()}, time.Second)
+			if refusal != nil || len(r.Events) != 4+want {
+				t.Fatalf("%s: %+v, %v", class, r.Events, refusal)
+			}
+			if first := r.Events[1]; first.Kind != envelope.TraceClaimed || first.Lost != (class == call.Idempotent) {
+				t.Errorf("%s: %+v", class, first)
+			}
+			if run := r.Events[2]; run.Kind != envelope.TraceRun || !run.Lost || run.By != "default/e1" ||
+				run.DurationMS != 2000 || run.Fence != a.Claim.Fence {
+				t.Errorf("%s: %+v", class, run)
+			}
+			if last := r.Events[len(r.Events)-1]; last.Lost {
+				t.Errorf("%s: %+v", class, last)
+			}
+		})
+	}
 }
