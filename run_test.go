@@ -122,7 +122,8 @@ func TestUndecodedInput(t *testing.T) {
 		t.Errorf("%v, effect %s, ran %v", err, toolbus.EffectOf(err), ran)
 	}
 	if failed, ok := errors.AsType[*toolbus.Error](err); !ok || !strings.Contains(failed.Error(), "decode the input: ") ||
-		!strings.Contains(failed.Fix(), "tell the tool's owner") {
+		!strings.Contains(failed.Fix(), "tell the tool's owner") ||
+		!strings.Contains(failed.Fix(), "`PROGRAM --manifest DIR` writes the manifest of a Go program") {
 		t.Errorf("%v", err)
 	}
 }

@@ -103,7 +103,7 @@ func (l *toolLoader) artifact() {
 		m.Actual = actual
 		l.mark(l.values[at], Problem{
 			Severity: Fault, Message: fmt.Sprintf("%s has another digest: no call runs (%s)", name, envelope.CodeDigest),
-			Hint: "build the program again, or write " + actual, edit: l.scalar(at, actual),
+			Hint: "build the program again, or write " + actual + ", as `toolbus tools lint --fix` does", edit: l.scalar(at, actual),
 		})
 	}
 }
@@ -135,7 +135,9 @@ func (m *Manifest) NeverRuns() *envelope.Error {
 				"executors once they start again")
 	case m.Actual != "":
 		return envelope.NewError(envelope.CodeDigest,
-			fmt.Sprintf("the manifest of %s says digest %s, and its program has %s", m.ToolID, m.Artifact, m.Actual))
+			fmt.Sprintf("the manifest of %s says digest %s, and its program has %s", m.ToolID, m.Artifact, m.Actual)).
+			WithFix("tell the tool's owner: the manifest is of another build of the program; build that one, or write the digest " +
+				"of this one with `toolbus tools lint --fix DIR`")
 	}
 	return nil
 }

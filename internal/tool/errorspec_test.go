@@ -172,10 +172,18 @@ func TestArtifactDigest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m := set.List()[0]; (m.Actual != "") != c.differs {
+		m := set.List()[0]
+		if (m.Actual != "") != c.differs {
 			t.Errorf("%s: the program has %q", c.digest, m.Actual)
 		}
+		const fix = "`toolbus tools lint --fix"
+		if e := m.NeverRuns(); (e != nil) != c.differs || e != nil && !strings.Contains(e.Fix, fix) {
+			t.Errorf("%s: refused with %+v", c.digest, e)
+		}
 		before, after := lintAndFix(t, dir)
+		if c.differs && !strings.Contains(before.Error(), fix) {
+			t.Errorf("%s: %v", c.digest, before)
+		}
 		if before.Failed() != c.fails || after.Failed() || strings.Contains(after.Error(), "SHA-256") {
 			t.Errorf("%s: before\n%v\nafter\n%v", c.digest, before, after)
 		}
