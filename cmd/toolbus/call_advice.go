@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 // adviceTime is how long a command asks the bus about a call that has ended.
@@ -48,6 +50,39 @@ func withTimeout(fix string, had, longest time.Duration) string {
 		flag += fmt.Sprintf(", at most %s, the timeout_ms_max of the tool", longest)
 	}
 	return strings.Replace(fix, largerTimeout, flag, 1)
+}
+
+// toOwner is the advice in a fix for a call whose tool has a fault.
+const toOwner = "report it to the tool's owner"
+
+// nameRepair lets the fix of an error say what the owner of a tool does, if the bus is the user's own `toolbus dev`.
+func nameRepair(g *global, r *envelope.Response) {
+	e := r.Error
+	if g.json || e == nil {
+		return
+	}
+	if a, err := g.access(); err == nil && a.OwnTools() != "" {
+		e.WithFix(withRepair(e, quoted(a.OwnTools())))
+	}
+}
+
+// withRepair returns the fix of an error for the owner of the tools in a folder.
+func withRepair(e *envelope.Error, folder string) string {
+	undeclared := func(v jsonschema.Violation) bool { return v.Rule == "additionalProperties" }
+	if e.Code == envelope.CodeFnUnknown || e.Code == envelope.CodeSchema &&
+		slices.ContainsFunc(e.Details.Violations, undeclared) {
+		return e.Fix + fmt.Sprintf("; if the program of the tool takes what was refused, its manifest in %s is older: correct "+
+			"it, or write that of a Go program with ToolMain again, by `PROGRAM --manifest %[1]s`", folder)
+	}
+	if !strings.Contains(e.Fix, toOwner) {
+		return e.Fix
+	}
+	fix := strings.Replace(e.Fix, toOwner+", with", "mend the tool or its manifest as it says in", 1)
+	fix = strings.Replace(fix, toOwner, "mend the tool", 1) + "; `toolbus tools lint " + folder + "` checks its manifest"
+	if e.Details.Stderr != "" {
+		fix += "; what it wrote to standard error is below"
+	}
+	return fix
 }
 
 // sayWhyAgain prints why the last of several attempts was made. all holds the attempts that were accepted.

@@ -70,3 +70,50 @@ func TestNewKeyIsAdvisedWithoutEffect(t *testing.T) {
 		}
 	}
 }
+
+// On the user's own bus, the fix of a fault of a tool says what its owner does, and that of an undeclared member or
+// function that the manifest may be older than the program.
+func TestAdviceToOwner(t *testing.T) {
+	tools := playTools(t)
+	s, _, _ := startDevOf(t, tools, t.TempDir(), "--data-dir", t.TempDir(), "--port", "0")
+	lint := "; `toolbus tools lint '" + tools + "'` checks its manifest"
+	for input, says := range map[string]string{
+		`{"crash":true}`:  "if the program of the tool takes what was refused, its manifest in '" + tools + "' is older",
+		`{"work_ms":1.0}`: "call again once with the same key; mend the tool if it repeats" + lint + "\n",
+	} {
+		_, _, stderr := s.do("call", "play", "--input", input, "--attempts", "1")
+		if !strings.Contains(stderr, says) {
+			t.Errorf("%s: no %q in\n%s", input, says, stderr)
+		}
+		_, ref, ok := strings.Cut(stderr, " · ref ")
+		if _, _, again := s.do("result", strings.TrimSpace(ref)); ok && !strings.Contains(again, says) {
+			t.Errorf("result: no %q in\n%s", says, again)
+		}
+	}
+	if _, _, stderr := s.do("call", "play", "paly"); !strings.Contains(stderr, "program with ToolMain again") {
+		t.Errorf("an unknown function:\n%s", stderr)
+	}
+	_, out, _ := s.do("call", "play", "--input", `{"work_ms":1.0}`, "--attempts", "1", "--json")
+	if !strings.Contains(out, toOwner) {
+		t.Errorf("for a program:\n%s", out)
+	}
+}
+
+// All advice to report to the owner is replaced.
+func TestRepair(t *testing.T) {
+	const lint = "`toolbus tools lint DIR` checks its manifest"
+	for code, says := range map[envelope.Code]string{
+		envelope.CodeOutput:         "mend the tool or its manifest as it says in details.violations; " + lint,
+		envelope.CodeToolFaultAgain: "mend the tool; " + lint,
+		envelope.CodeLost:           "look at the dead letter of the call, and mend the tool; " + lint,
+		envelope.CodeTimeout:        envelope.NewError(envelope.CodeTimeout, "").Fix,
+	} {
+		if got := withRepair(envelope.NewError(code, ""), "DIR"); got != says {
+			t.Errorf("%s: %s", code, got)
+		}
+	}
+	e := envelope.NewError(envelope.CodeToolFault, "").WithStderr("Traceback")
+	if got := withRepair(e, "DIR"); !strings.HasSuffix(got, lint+"; what it wrote to standard error is below") {
+		t.Error(got)
+	}
+}

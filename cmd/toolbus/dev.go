@@ -216,7 +216,10 @@ func (d *development) announce(url string) (withdraw func()) {
 	if d.insecure {
 		return func() {}
 	}
-	withdraw, err := d.env.common().Announce(cli.DevBus{Server: url, State: d.state})
+	tools, err := filepath.Abs(d.node.Tools)
+	if err == nil {
+		withdraw, err = d.env.common().Announce(cli.DevBus{Server: url, State: d.state, Tools: tools})
+	}
 	if err != nil {
 		fmt.Fprintln(d.env.stderr, "warning: commands do not find this bus:", err)
 		return func() {}

@@ -75,6 +75,7 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
 				return err
 			case a.Response != nil:
 				nameTimeout(ctx, g, c, "", a.Response)
+				nameRepair(g, a.Response)
 				return printOutcome(g, a.Response, q.Ref)
 			}
 			err = g.print(a, func(w io.Writer) error {

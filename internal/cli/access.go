@@ -22,8 +22,12 @@ type Access struct {
 	Key         string `json:"tls_key,omitzero"`     // file with the key of the client certificate
 	Tenant      string `json:"tenant,omitzero"`
 
-	dev string // state folder of `toolbus dev` if this bus is the user's own; then As gets tokens for any caller
+	dev   string // state folder of `toolbus dev` if this bus is the user's own; then As gets tokens for any caller
+	tools string // folder of its tools
 }
+
+// OwnTools returns the folder of the tools if the bus is the user's own `toolbus dev`, or "".
+func (a Access) OwnTools() string { return a.tools }
 
 // Into sets the credentials and TLS files of a in o.
 func (a Access) Into(o *toolbus.Options) (err error) {
@@ -158,7 +162,7 @@ func (r *Reach) Find() (Access, error) {
 	found = found.over(Access{Server: toolbus.DefaultURL})
 	if dev, ok := r.Env.devBus(found.Server); ok && r.Given.Credentials == "" &&
 		(found.Credentials == "" || isSameFolder(filepath.Dir(found.Credentials), devCredentials(dev.State))) {
-		found.dev = dev.State
+		found.dev, found.tools = dev.State, dev.Tools
 	}
 	return found, nil
 }

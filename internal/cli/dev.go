@@ -27,6 +27,7 @@ import (
 type DevBus struct {
 	Server string `json:"server"`
 	State  string `json:"state"` // state folder with the credentials of its user
+	Tools  string `json:"tools"` // folder of its tools
 }
 
 // Announce writes a file by which the user's commands find the bus, and returns a function that removes it. Commands
