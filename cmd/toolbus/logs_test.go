@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,9 +19,13 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
-// processes runs a dispatcher and an executor as processes, with the standard error that each is given. stop ends them
-// with SIGTERM, and fails the test if that takes 5 s.
-func processes(t *testing.T, dispatcher, executor *os.File) (s shell, stop func()) {
+// endTime is how long a process takes to end that has no calls, and half again: 5 s, with a collector and a standard error
+// that hang.
+const endTime = 7500 * time.Millisecond
+
+// processes runs a dispatcher and an executor as processes, with the standard error that each is given, and flags. stop
+// ends them with SIGTERM, and fails the test if that takes longer than endTime.
+func processes(t *testing.T, dispatcher, executor *os.File, flags ...string) (s shell, stop func()) {
 	t.Helper()
 	url, tools := natstest.Start(t).URL, playTools(t)
 	var all []*exec.Cmd
@@ -31,7 +36,8 @@ func processes(t *testing.T, dispatcher, executor *os.File) (s shell, stop func(
 		{[]string{"dispatcher", "--insecure-no-auth"}, dispatcher}, {[]string{"executor"}, executor},
 	} {
 		ready := filepath.Join(t.TempDir(), "ready")
-		cmd := exec.Command(os.Args[0], append(c.args, "--server", url, "--tools", tools, "--ready-file", ready)...)
+		cmd := exec.Command(os.Args[0], slices.Concat(c.args,
+			[]string{"--server", url, "--tools", tools, "--ready-file", ready}, flags)...)
 		cmd.Stderr = c.stderr
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -44,15 +50,17 @@ func processes(t *testing.T, dispatcher, executor *os.File) (s shell, stop func(
 	s.must("policy", "init", set, "--tools", tools)
 	s.must("policy", "push", set)
 	return s, func() {
+		started := time.Now()
 		for _, cmd := range all {
-			started := time.Now()
 			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Error(err)
 			}
+		}
+		for _, cmd := range all {
 			if err := cmd.Wait(); err != nil {
 				t.Errorf("%s ended with %v", cmd.Args[1], err)
 			}
-			if took := time.Since(started); took > 5*time.Second {
+			if took := time.Since(started); took > endTime {
 				t.Errorf("%s took %s to end", cmd.Args[1], took)
 			}
 		}

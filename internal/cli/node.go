@@ -203,7 +203,7 @@ func (n *Node) Options(ctx context.Context, service string, env Env) (o toolbus.
 			},
 		},
 	}
-	signals, err = n.Signals.Open(ctx, service, &o)
+	signals, err = n.Signals.Open(ctx, service, env, &o)
 	return o, signals, err
 }
 

@@ -7,10 +7,13 @@ import (
 	"net"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 
 	"github.com/seed-018f16cc/toolbus"
@@ -88,18 +91,15 @@ type Signals struct {
 	metered bool                          // metrics leave the process
 	ends    []func(context.Context) error // sends what remains
 	log     *slog.Logger
+	spans   atomic.Int64 // that the collector did not take
 }
 
-// Open returns the signals of a service, and makes o use them. Call End when the process ends.
-func (f *SignalFlags) Open(ctx context.Context, service string, o *toolbus.Options) (*Signals, error) {
+// Open returns the signals of a service whose log env takes, and makes o use them. Call End when the process ends.
+func (f *SignalFlags) Open(ctx context.Context, service string, env Env, o *toolbus.Options) (*Signals, error) {
 	s := &Signals{log: o.Logger}
 	o.LogSample = f.sample
 	readers, err := s.openReaders(ctx, f, service, o)
-	if err != nil {
-		s.End(ctx)
-		return nil, err
-	}
-	if len(readers) > 0 {
+	if err == nil && len(readers) > 0 {
 		// Package telemetry bounds the series before the SDK is asked.
 		all := []sdkmetric.Option{sdkmetric.WithCardinalityLimit(0), sdkmetric.WithResource(otlp.Service(service)),
 			otlp.Histograms()}
@@ -108,8 +108,29 @@ func (f *SignalFlags) Open(ctx context.Context, service string, o *toolbus.Optio
 		}
 		meters := sdkmetric.NewMeterProvider(all...)
 		s.metered, s.ends, o.MeterProvider = true, append(s.ends, meters.Shutdown), meters
+		err = s.countLost(meters, env)
+	}
+	if err != nil {
+		s.End(ctx)
+		return nil, err
 	}
 	return s, nil
+}
+
+// countLost counts the spans and the lines that nobody takes.
+func (s *Signals) countLost(meters metric.MeterProvider, env Env) error {
+	of := func(signal string) metric.ObserveOption {
+		return metric.WithAttributes(attribute.String("signal", signal))
+	}
+	spans, lines := of("span"), of("line")
+	_, err := meters.Meter("github.com/seed-018f16cc/toolbus").Int64ObservableCounter("toolbus.signal.loss.count",
+		metric.WithDescription("Spans that the collector did not take, and log lines that nobody read"),
+		metric.WithInt64Callback(func(_ context.Context, o metric.Int64Observer) error {
+			o.Observe(s.spans.Load(), spans)
+			o.Observe(env.lostLines(), lines)
+			return nil
+		}))
+	return err
 }
 
 // openReaders opens the endpoints and the connection to a collector, and returns what reads the metrics for them.
@@ -118,7 +139,7 @@ func (s *Signals) openReaders(
 ) (readers []sdkmetric.Reader, err error) {
 	if f.otlp != "" {
 		otel.SetErrorHandler(otel.ErrorHandlerFunc(s.notSent)) // of the whole process
-		tracer, err := otlp.Traces(ctx, service, f.otlp, f.ratio)
+		tracer, err := otlp.Traces(ctx, service, f.otlp, f.ratio, &s.spans)
 		if err != nil {
 			return nil, err
 		}
@@ -192,10 +213,10 @@ const endTime = 3 * time.Second
 func (s *Signals) End(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	if s.monitor != nil {
-		s.monitor.Close(ctx)
-	}
 	var all sync.WaitGroup
+	if s.monitor != nil {
+		all.Go(func() { s.monitor.Close(ctx) })
+	}
 	for _, end := range s.ends {
 		all.Go(func() {
 			if err := end(ctx); err != nil {
@@ -204,4 +225,7 @@ func (s *Signals) End(ctx context.Context) {
 		})
 	}
 	all.Wait()
+	if n := s.spans.Load(); n > 0 {
+		s.log.Warn("spans were lost: the collector did not take them", "spans", n)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -39,6 +40,14 @@ func (e Env) Unblocked() (_ Env, end func()) {
 	})
 }
 
+// lostLines returns how many lines a Stderr of [Env.Unblocked] has left out, or could not write.
+func (e Env) lostLines() int64 {
+	if w, ok := e.Stderr.(*lines); ok {
+		return w.missing.Load()
+	}
+	return 0
+}
+
 // lines writes lines in a goroutine of its own.
 type lines struct {
 	to    io.Writer
@@ -47,9 +56,11 @@ type lines struct {
 	done  chan struct{}      // closed by close
 	ended chan struct{}      // closed when run has returned
 
+	missing atomic.Int64 // lines that were left out or could not be written, since the start
+
 	mu      sync.Mutex
 	waiting []byte
-	left    int       // lines that are left out
+	left    int       // lines that are left out, since others were written
 	after   io.Writer // that takes lines after the end; nil before
 }
 
@@ -62,6 +73,7 @@ func (w *lines) Write(p []byte) (int, error) {
 		return w.after.Write(p)
 	case len(w.waiting)+len(p) > maxWaiting:
 		w.left++
+		w.missing.Add(1)
 		return len(p), nil
 	}
 	w.waiting = append(w.waiting, p...)
@@ -102,7 +114,9 @@ func (w *lines) flush(spare []byte) []byte {
 	}
 	for rest := batch; len(rest) > 0; {
 		n := whole(rest)
-		_, _ = w.to.Write(rest[:n]) // there is no other place to say that it failed
+		if _, err := w.to.Write(rest[:n]); err != nil {
+			w.missing.Add(int64(bytes.Count(rest[:n], []byte("\n"))))
+		}
 		rest = rest[n:]
 	}
 	return batch

@@ -2,6 +2,7 @@ package telemetry_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -177,7 +178,7 @@ func TestWithoutParent(t *testing.T) {
 }
 
 func TestOpenBadEndpoint(t *testing.T) {
-	if _, err := otlp.Traces(t.Context(), "x", "http://127.0.0.1:4318", 1); err != nil {
+	if _, err := otlp.Traces(t.Context(), "x", "http://127.0.0.1:4318", 1, new(atomic.Int64)); err != nil {
 		t.Errorf("a collector that is not there yet is no error: %v", err)
 	}
 }

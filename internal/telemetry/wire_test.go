@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/uuid"
@@ -24,7 +25,7 @@ func TestKeyOfManyBytes(t *testing.T) {
 		paths = append(paths, r.URL.Path)
 	}))
 	defer collector.Close()
-	tr, err := otlp.Traces(t.Context(), "executor", collector.URL+"/v1/traces", 1)
+	tr, err := otlp.Traces(t.Context(), "executor", collector.URL+"/v1/traces", 1, new(atomic.Int64))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestTraceRatio(t *testing.T) {
 	collector := httptest.NewServer(http.NotFoundHandler())
 	defer collector.Close()
 	tracer := func(ratio float64) trace.Tracer {
-		p, err := otlp.Traces(t.Context(), "x", collector.URL, ratio)
+		p, err := otlp.Traces(t.Context(), "x", collector.URL, ratio, new(atomic.Int64))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -168,7 +168,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	env, end := env.Unblocked()
 	defer end()
 	o := toolbus.Options{Logger: env.Logger(slog.LevelWarn)}
-	signals, err := l.signals.Open(ctx, "toolbus-gateway", &o)
+	signals, err := l.signals.Open(ctx, "toolbus-gateway", env, &o)
 	if err != nil {
 		return err
 	}

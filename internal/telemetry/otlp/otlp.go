@@ -1,8 +1,8 @@
 // Package otlp exports traces and metrics over OTLP/HTTP, and says how the commands keep histograms. It is separate
 // from package telemetry because programs that import Toolbus bring their own exporter.
 //
-// It sends in the background: a collector that refuses or never answers delays no call. The rest is lost, and the error
-// handler of OpenTelemetry learns why.
+// It sends in the background: a collector that refuses or never answers delays no call. What it does not take is lost:
+// spans are counted, and the next metrics have the same sums. The error handler of OpenTelemetry learns why.
 package otlp
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"strings"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
@@ -23,14 +24,17 @@ import (
 
 // Traces returns a provider that sends the spans of a service to endpoint, a URL such as
 // http://collector:4318/v1/traces. It sends the share ratio of the traces, from 0 to 1. All processes with the same
-// ratio send the same traces. It sends them in batches. Its Shutdown sends the remaining ones.
-func Traces(ctx context.Context, service, endpoint string, ratio float64) (*sdktrace.TracerProvider, error) {
+// ratio send the same traces. It sends them in batches. Its Shutdown sends the remaining ones. lost counts the spans
+// that the collector did not take.
+func Traces(
+	ctx context.Context, service, endpoint string, ratio float64, lost *atomic.Int64,
+) (*sdktrace.TracerProvider, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint))
 	if err != nil {
 		return nil, fmt.Errorf("telemetry: %w", err)
 	}
-	return sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(Service(service)),
-		sdktrace.WithSampler(sampler(ratio))), nil
+	return sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(newQueue(exporter, lost)),
+		sdktrace.WithResource(Service(service)), sdktrace.WithSampler(sampler(ratio))), nil
 }
 
 // sampler samples a share of the traces by their ids. The sampler of OpenTelemetry compares the end of an id with the
