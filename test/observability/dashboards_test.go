@@ -38,7 +38,7 @@ type query struct{ expr, legend string }
 
 // dashboards returns the dashboards by the name of their file.
 func dashboards() map[string]*dashboard.DashboardBuilder {
-	return map[string]*dashboard.DashboardBuilder{"fleet": fleet(), "tool": tool(), "bus": bus()}
+	return map[string]*dashboard.DashboardBuilder{"fleet": fleet(), "tool": tool(), "tenant": tenant(), "bus": bus()}
 }
 
 func fleet() *dashboard.DashboardBuilder {
@@ -72,9 +72,7 @@ func tool() *dashboard.DashboardBuilder {
 		return query{`tool:error_ratio:rate` + window + `{tool="$tool"} / on (tool) ` + allowed, window}
 	}
 	return titled("tool", "Toolbus: tool", "now-7d").
-		WithVariable(dashboard.NewQueryVariableBuilder("tool").Datasource(source()).
-			Query(dashboard.StringOrMap{String: cog.ToPtr("label_values(tool_invocation_count_total, tool)")}).
-			Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortAlphabeticalAsc)).
+		WithVariable(choice("tool", `tool_invocation_count_total`)).
 		WithPanel(number("Success rate of seven days", percent, `1 - `+failed+` / `+runs)).
 		WithPanel(number("Objective", percent, `tool:success_rate_min{tool="$tool"}`)).
 		WithPanel(number("Error budget of seven days that is left", percent,
@@ -95,6 +93,33 @@ func tool() *dashboard.DashboardBuilder {
 			query{`sum(rate(toolbus_join_count_total` + of + `))`, "joined"},
 			query{`sum(rate(toolbus_replay_count_total` + of + `))`, "answered again"},
 			query{`sum(rate(toolbus_late_count_total` + of + `))`, "late"}))
+}
+
+func tenant() *dashboard.DashboardBuilder {
+	const outcomes, refusals = `toolbus_outcome_count_total`, `toolbus_refusal_count_total`
+	const rate, of = `[$__rate_interval]`, `{tenant="$tenant"}[$__rate_interval]`
+	const open = `max(toolbus_call_open{tenant="$tenant"}) or vector(0)` // without open calls there is no series
+	share := func(counter string) string {
+		return `sum(rate(` + counter + of + `)) / sum(rate(` + counter + rate + `))`
+	}
+	return titled("tenant", "Toolbus: tenant", "now-6h").
+		WithVariable(choice("tenant", `{__name__=~"`+outcomes+`|`+refusals+`"}`)).
+		WithPanel(number("Calls a second", perSecond, `sum(rate(`+outcomes+of+`))`)).
+		WithPanel(number("Success rate", percent,
+			`sum(rate(`+outcomes+`{tenant="$tenant",status="success"}`+rate+`)) / sum(rate(`+outcomes+of+`))`)).
+		WithPanel(number("Refusals a second", perSecond, `sum(rate(`+refusals+of+`))`)).
+		WithPanel(number("Open calls", short, open)).
+		WithPanel(graph("Outcomes a second", perSecond,
+			query{`sum by (status) (rate(` + outcomes + of + `))`, "{{status}}"})).
+		WithPanel(graph("Outcomes a second by who decided", perSecond,
+			query{`sum by (by) (rate(` + outcomes + of + `))`, "{{by}}"})).
+		WithPanel(graph("Refusals a second", perSecond,
+			query{`sum by (stage, error_code) (rate(` + refusals + of + `))`, "{{stage}} {{error_code}}"})).
+		WithPanel(graph("Open calls", short, query{open, "open"})).
+		WithPanel(graph("Share of the calls of all tenants", percent,
+			query{share(outcomes), "outcomes"}, query{share(refusals), "refusals"})).
+		WithPanel(graph("Outcomes a second of each tenant", perSecond,
+			query{`topk(10, sum by (tenant) (rate(` + outcomes + rate + `)))`, "{{tenant}}"}))
 }
 
 func bus() *dashboard.DashboardBuilder {
@@ -126,6 +151,13 @@ func bus() *dashboard.DashboardBuilder {
 func titled(name, title, from string) *dashboard.DashboardBuilder {
 	return dashboard.NewDashboardBuilder(title).Uid("toolbus-"+name).Tags([]string{"toolbus"}).Readonly().
 		Time(from, "now").Refresh("1m").WithVariable(dashboard.NewDatasourceVariableBuilder("source").Type("prometheus"))
+}
+
+// choice is a variable with the values that a label of series has, by its name.
+func choice(label, series string) *dashboard.QueryVariableBuilder {
+	values := "label_values(" + series + ", " + label + ")"
+	return dashboard.NewQueryVariableBuilder(label).Datasource(source()).Query(dashboard.StringOrMap{String: &values}).
+		Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortAlphabeticalAsc)
 }
 
 func source() common.DataSourceRef {
