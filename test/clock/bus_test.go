@@ -1,7 +1,6 @@
 package clock
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net"
 	"os"
@@ -17,36 +16,6 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 )
 
-// wall is the wall clock of some processes.
-type wall struct {
-	t    *testing.T
-	path string
-}
-
-func newWall(t *testing.T, name string) wall {
-	t.Helper()
-	w := wall{t, filepath.Join(t.TempDir(), name)}
-	if err := os.WriteFile(w.path, make([]byte, 8), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return w
-}
-
-// set sets the clock that much after the real time.
-func (w wall) set(by time.Duration) {
-	w.t.Helper()
-	f, err := os.OpenFile(w.path, os.O_WRONLY, 0)
-	if err == nil {
-		_, err = f.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(by)), 0)
-	}
-	if err == nil {
-		err = f.Close()
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // system is a server, two dispatchers and two executors: processes that have clocks.
 type system struct {
 	t                 *testing.T
@@ -55,7 +24,7 @@ type system struct {
 	ledger            string
 	port              int
 	via               string // URL at which processes and clients reach the server
-	ofServer, ofOther wall
+	ofServer, ofOther processtest.Wall
 	server            *processtest.Process
 	dispatchers       []*processtest.Process
 }
@@ -82,7 +51,7 @@ func newSystem(t *testing.T, role string) *system {
 	t.Helper()
 	s := &system{
 		t: t, role: role, dir: t.TempDir(), tools: t.TempDir(), port: processtest.FreePort(t),
-		ofServer: newWall(t, "server"), ofOther: newWall(t, "others"),
+		ofServer: processtest.NewWall(t), ofOther: processtest.NewWall(t),
 	}
 	s.ledger = filepath.Join(s.dir, "ledger")
 	s.via = "nats://" + s.host()
@@ -100,10 +69,10 @@ func newSystem(t *testing.T, role string) *system {
 func (s *system) host() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
 // start starts a process by the given clock, and waits until it is ready.
-func (s *system) start(by wall, args ...string) *processtest.Process {
+func (s *system) start(by processtest.Wall, args ...string) *processtest.Process {
 	s.t.Helper()
 	cmd := exec.Command(s.role, args...)
-	cmd.Env = append(os.Environ(), "TOOLBUS_TEST_CLOCK="+by.path)
+	cmd.Env = by.Env()
 	p := processtest.Launch(s.t, cmd)
 	p.Await(s.t, "ready")
 	return p
@@ -141,4 +110,11 @@ func (s *system) client() *clientlib.Client {
 	}
 	s.t.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+func write(t *testing.T, dir, name string, text []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/deployment/processtest"
 	"github.com/seed-018f16cc/toolbus/internal/timer/timertest"
 )
 
@@ -62,7 +63,7 @@ func back() time.Duration {
 }
 
 func TestClocks(t *testing.T) {
-	role := buildRole(t)
+	role := processtest.BuildWithWall(t, ".", "./role")
 	for _, step := range steps() {
 		t.Run(step.String(), func(t *testing.T) {
 			if !*all { // of many at a time, none would be served within its bounds
@@ -100,9 +101,9 @@ func testStep(t *testing.T, role string, step stepped) {
 		s.server.Kill()
 	}
 	if step.server {
-		s.ofServer.set(step.by)
+		s.ofServer.Set(step.by)
 	} else {
-		s.ofOther.set(step.by)
+		s.ofOther.Set(step.by)
 	}
 	if step.restart {
 		s.serve()
@@ -132,7 +133,7 @@ func testExpired(t *testing.T, role string) {
 	first := l.calls
 	rest(2 * time.Second) // until all dispatchers have read the events
 	s.server.Kill()
-	s.ofServer.set(25 * time.Hour) // the tools retain outcomes for a day
+	s.ofServer.Set(25 * time.Hour) // the tools retain outcomes for a day
 	s.serve()
 	for called := false; !called; { // until dispatchers have noticed
 		l.calls = nil
