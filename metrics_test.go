@@ -3,6 +3,7 @@ package toolbus_test
 import (
 	"cmp"
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -246,10 +247,14 @@ func TestDeploymentMetrics(t *testing.T) {
 	for name, want := range map[string]float64{
 		"toolbus.queue.depth pool=default": 1, "toolbus.lock.active ": 0, "toolbus.stream.messages stream=DEAD": 0,
 		"toolbus.stream.limit stream=KV_calls": 4 << 30, "toolbus.follower.lag ": 0, "toolbus.call.open tenant=default": 1,
+		"toolbus.replica.away stream=KV_calls": 0,
 	} {
 		if have, ok := got[name]; !ok || have != want {
 			t.Errorf("%s is %v, want %v", name, have, want)
 		}
+	}
+	if off, ok := got["toolbus.clock.offset "]; !ok || math.Abs(off) > 1 {
+		t.Errorf("the clock is %v s from itself", off)
 	}
 	if _, ok := got["toolbus.record.lag "]; !ok || got["toolbus.stream.size stream=KV_policy"] == 0 ||
 		got["toolbus.policy.revision "] == 0 {

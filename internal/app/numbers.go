@@ -37,6 +37,7 @@ func (d *dispatcherParts) watchNumbers() (stop func(), err error) {
 		d.sayLags(say)
 		d.sayRules(say)
 		d.sayTiers(say)
+		say(telemetry.ClockOffset, "", d.Clock.Now().Sub(d.local()).Seconds())
 		for tenant, n := range d.dispatcher.Deadlines.Open() {
 			say(telemetry.CallsOpen, tenant, float64(n))
 		}
@@ -46,11 +47,25 @@ func (d *dispatcherParts) watchNumbers() (stop func(), err error) {
 		for _, s := range d.sizes.of(ctx, d.JS, d.Log.Partitions()) {
 			say(telemetry.StreamSize, s.Config.Name, float64(s.State.Bytes))
 			say(telemetry.StreamMessages, s.Config.Name, float64(s.State.Msgs))
+			say(telemetry.ReplicasAway, s.Config.Name, float64(away(s.Cluster)))
 			if s.Config.MaxBytes > 0 {
 				say(telemetry.StreamLimit, s.Config.Name, float64(s.Config.MaxBytes))
 			}
 		}
 	})
+}
+
+// away counts the replicas of a stream that are away or have not caught up. A stream of one server has none.
+func away(of *jetstream.ClusterInfo) (n int) {
+	if of == nil {
+		return 0
+	}
+	for _, p := range of.Replicas {
+		if !p.Current || p.Offline {
+			n++
+		}
+	}
+	return n
 }
 
 // sayQueues also tells of pools in which nothing waits.
@@ -112,8 +127,8 @@ type streamSizes struct {
 	last  []*jetstream.StreamInfo
 }
 
-// of returns what the server says of the streams, at most sizesEvery old. It leaves out those that it does not hear of
-// in time.
+// of returns what the servers say of the streams, at most sizesEvery old. It leaves out those that it does not hear of
+// in time, and those without a leader, of which a server may tell what was.
 func (s *streamSizes) of(ctx context.Context, js jetstream.JetStream, partitions int) []*jetstream.StreamInfo {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +139,12 @@ func (s *streamSizes) of(ctx context.Context, js jetstream.JetStream, partitions
 	defer cancel()
 	s.last = nil
 	for _, c := range bus.Streams(bus.TopologyOptions{Partitions: partitions}) {
-		if stream, err := js.Stream(ctx, c.Name); err == nil {
-			s.last = append(s.last, stream.CachedInfo())
+		stream, err := js.Stream(ctx, c.Name)
+		if err != nil {
+			continue
+		}
+		if info := stream.CachedInfo(); info.Cluster == nil || info.Cluster.Leader != "" {
+			s.last = append(s.last, info)
 		}
 	}
 	s.asked = time.Now()

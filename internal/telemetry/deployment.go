@@ -21,6 +21,8 @@ const (
 	StreamSize         Number = "toolbus.stream.size"
 	StreamLimit        Number = "toolbus.stream.limit"
 	StreamMessages     Number = "toolbus.stream.messages"
+	ReplicasAway       Number = "toolbus.replica.away"
+	ClockOffset        Number = "toolbus.clock.offset"
 	PolicyRevision     Number = "toolbus.policy.revision"
 	LocksActive        Number = "toolbus.lock.active"
 	CallsOpen          Number = "toolbus.call.open"
@@ -47,6 +49,8 @@ func numbers() []number {
 		{StreamSize, "By", "stream", false, "Bytes of a stream"},
 		{StreamLimit, "By", "stream", false, "Largest number of bytes of a stream"},
 		{StreamMessages, "", "stream", false, "Messages of a stream; those of DEAD are dead letters"},
+		{ReplicasAway, "", "stream", false, "Replicas of a stream that are away or have not caught up"},
+		{ClockOffset, "s", "", false, "How far the clock of the server is ahead of that of the dispatcher"},
 		{PolicyRevision, "", "", false, "Revision of the policy in force; 0 without one"},
 		{LocksActive, "", "", false, "Safety locks in force"},
 		{CallsOpen, "", tenantKey, false, "Attempts that have no outcome yet"},

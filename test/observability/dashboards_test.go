@@ -145,7 +145,11 @@ func bus() *dashboard.DashboardBuilder {
 		WithPanel(graph("Tokens and connections, a second", perSecond,
 			query{`sum(rate(toolbus_token_renewal_count_total` + rate + `))`, "tokens renewed"},
 			query{`sum(rate(toolbus_token_refusal_count_total` + rate + `))`, "tokens refused"},
-			query{`sum(rate(toolbus_connection_refusal_count_total` + rate + `))`, "connections refused"}))
+			query{`sum(rate(toolbus_connection_refusal_count_total` + rate + `))`, "connections refused"})).
+		WithPanel(graph("Replicas that are away or behind", short,
+			query{`max by (stream) (toolbus_replica_away)`, "{{stream}}"})).
+		WithPanel(graph("Difference of clocks", seconds,
+			query{`max by (instance) (abs(toolbus_clock_offset_seconds))`, "{{instance}}"}))
 }
 
 func titled(name, title, from string) *dashboard.DashboardBuilder {

@@ -52,6 +52,7 @@ var (
 	row      = regexp.MustCompile("(?m)^\\| `[a-z.]+` \\| `([a-z_]+)` \\| ([a-z]+)[^|]*\\| ([^|]*) \\|")
 	used     = regexp.MustCompile(`\b((?:tool|toolbus)_[a-z0-9_]+)(?:\{([^}]*)\})?`)
 	recorded = regexp.MustCompile(`record: (tool:[a-z0-9_:]+)`)
+	command  = regexp.MustCompile(`(?m)^ +command: .*$`) // of an annotation: it may name events of the record
 	derived  = regexp.MustCompile(`\btool:[a-z0-9_:]+`)
 	label    = regexp.MustCompile(`([a-z_]+)(?:=|!)`)
 )
@@ -68,7 +69,7 @@ func TestNames(t *testing.T) {
 	}
 	made := string(alerts(t, "../../internal/tool/gen/testdata/tools")) // has objectives, too
 	known := recorded.FindAllStringSubmatch(made, -1)
-	for _, expr := range append(exprs(t), made) {
+	for _, expr := range append(exprs(t), command.ReplaceAllString(made, "")) {
 		for _, m := range used.FindAllStringSubmatch(expr, -1) {
 			of, ok := attributes[m[1]]
 			if !ok {
@@ -91,18 +92,32 @@ func TestNames(t *testing.T) {
 // exprs returns the queries of all panels.
 func exprs(t *testing.T) (all []string) {
 	t.Helper()
-	for name, builder := range dashboards() {
-		d, err := builder.Build()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, p := range d.Panels {
-			for _, q := range p.Panel.Targets {
-				all = append(all, q.(prometheus.Dataquery).Expr)
-			}
-		}
-		if len(d.Panels) == 0 {
+	for name := range dashboards() {
+		of := queries(t, name, "")
+		if all = append(all, of...); len(of) == 0 {
 			t.Errorf("%s has no panels", name)
+		}
+	}
+	return all
+}
+
+// queries returns the queries of the panels of a dashboard with a title.
+func queries(t *testing.T, dashboard, title string) (all []string) {
+	t.Helper()
+	builder := dashboards()[dashboard]
+	if builder == nil {
+		t.Fatalf("there is no dashboard %q", dashboard)
+	}
+	d, err := builder.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range d.Panels {
+		if p.Panel.Title == nil || title != "" && *p.Panel.Title != title {
+			continue
+		}
+		for _, q := range p.Panel.Targets {
+			all = append(all, q.(prometheus.Dataquery).Expr)
 		}
 	}
 	return all
