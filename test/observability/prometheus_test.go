@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,11 +20,11 @@ import (
 
 var asked = flag.Bool("prometheus", false, "check rules and queries with Prometheus, which must be installed")
 
-// program returns the path of a program of Prometheus.
-func program(t *testing.T, name string) string {
+// program returns the path of a program of Prometheus. It skips a test that was not asked for.
+func program(t *testing.T, asked bool, name string) string {
 	t.Helper()
-	if !*asked {
-		t.Skip("needs Prometheus: go test ./test/observability -args -prometheus")
+	if !asked {
+		t.Skip("needs Prometheus: go test ./test/observability -args -prometheus -rehearse")
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -34,7 +35,7 @@ func program(t *testing.T, name string) string {
 
 // Promtool accepts the rules and the configuration of the Compose file, and the rules fire when they should.
 func TestRules(t *testing.T) {
-	promtool, dir := program(t, "promtool"), t.TempDir()
+	promtool, dir := program(t, *asked, "promtool"), t.TempDir()
 	processtest.Output(t, promtool, "check", "rules", "--lint-fatal", kept+"/alerts.yml")
 	processtest.Output(t, promtool, "test", "rules", "testdata/alerts_test.yml")
 	config := string(read(t, kept+"/prometheus.yml"))
@@ -67,7 +68,7 @@ type world struct {
 
 // Every panel shows something, every rule can be evaluated, and the alert of a tool that fails too often fires.
 func TestPrometheus(t *testing.T) {
-	prometheus := program(t, "prometheus")
+	prometheus := program(t, *asked, "prometheus")
 	w := start(t, prometheus)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -97,16 +98,28 @@ func start(t *testing.T, prometheus string) *world {
 		"--port", fmt.Sprint(port), "--http-listen", metrics)
 	dev.Env = append(os.Environ(), "XDG_CONFIG_HOME="+dir, "XDG_STATE_HOME="+dir)
 	processtest.Launch(t, dev).Await(t, "metrics: ")
-	w := &world{t, of.Toolbus(), []string{
+	w := &world{T: t, toolbus: of.Toolbus(), access: []string{
 		"--server", fmt.Sprint("nats://127.0.0.1:", port), "--credentials", filepath.Join(dir, "state/credentials/agent"),
-	}, fmt.Sprint("127.0.0.1:", processtest.FreePort(t))}
-	rules, config := filepath.Join(dir, "alerts.yml"), filepath.Join(dir, "prometheus.yml")
-	processtest.Output(t, of.Toolbus(), "gen", "alerts", "--tools", of.Tools, "--out", rules)
-	write(t, config, fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\n"+
-		"scrape_configs: [{job_name: toolbus, static_configs: [{targets: [%q]}]}]\n", rules, metrics))
-	processtest.Start(t, "Server is ready", prometheus, "--config.file", config, "--storage.tsdb.path",
-		filepath.Join(dir, "data"), "--web.listen-address", w.prometheus)
+	}}
+	w.scrape(prometheus, of.Tools, metrics)
 	return w
+}
+
+// soon is a rule that fires without a delay.
+var soon = regexp.MustCompile(`(?m)^( +for): .*$`)
+
+// scrape starts a Prometheus that reads the metrics of targets each second, and whose rules, those for a folder of
+// tools, fire at once.
+func (w *world) scrape(prometheus, tools string, targets ...string) {
+	w.Helper()
+	dir := w.TempDir()
+	rules, config := filepath.Join(dir, "alerts.yml"), filepath.Join(dir, "prometheus.yml")
+	write(w.T, rules, soon.ReplaceAllString(processtest.Output(w, w.toolbus, "gen", "alerts", "--tools", tools), "$1: 0s"))
+	write(w.T, config, fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%s]\n"+
+		"scrape_configs: [{job_name: toolbus, static_configs: [{targets: [%s]}]}]\n", rules, strings.Join(targets, ", ")))
+	w.prometheus = fmt.Sprint("127.0.0.1:", processtest.FreePort(w))
+	processtest.Start(w, "Server is ready", prometheus, "--config.file", config, "--storage.tsdb.path",
+		filepath.Join(dir, "data"), "--web.listen-address", w.prometheus)
 }
 
 // calls makes a call that succeeds, one that fails, one that is refused, and one that gets the outcome of another.
@@ -121,26 +134,35 @@ func (w *world) calls() {
 }
 
 // chosen returns the query of a panel with a value for each variable.
-func chosen(expr string) string {
-	return strings.NewReplacer("$__rate_interval", "1m", "$tool", "text.search", "$tenant", "default").Replace(expr)
+func chosen(expr, tool string) string {
+	return strings.NewReplacer("$__rate_interval", "1m", "$tool", tool, "$tenant", "default").Replace(expr)
 }
 
 // answers reports whether Prometheus has data for a query, or need not have any.
 func (w *world) answers(expr string) bool {
 	w.Helper()
-	expr = chosen(expr)
+	return slices.ContainsFunc(missing, func(name string) bool { return strings.Contains(expr, name) }) ||
+		slices.ContainsFunc(w.values(expr, "text.search"), func(value string) bool { return value != "NaN" })
+}
+
+// values returns what Prometheus has for the query of a panel about a tool.
+func (w *world) values(expr, tool string) (all []string) {
+	w.Helper()
+	expr = chosen(expr, tool)
 	var got struct {
 		Data struct {
 			Result []struct{ Value [2]any }
 		}
 		Error string
 	}
-	w.ask("query?query="+url.QueryEscape(expr), &got)
+	w.get("query?query="+url.QueryEscape(expr), &got)
 	if got.Error != "" {
 		w.Fatalf("%s: %s", expr, got.Error)
 	}
-	return slices.ContainsFunc(missing, func(name string) bool { return strings.Contains(expr, name) }) ||
-		slices.ContainsFunc(got.Data.Result, func(of struct{ Value [2]any }) bool { return of.Value[1] != "NaN" })
+	for _, r := range got.Data.Result {
+		all = append(all, fmt.Sprint(r.Value[1]))
+	}
+	return all
 }
 
 // unhealthy returns the rules that Prometheus could not evaluate.
@@ -153,7 +175,7 @@ func (w *world) unhealthy() (bad []string) {
 			}
 		}
 	}
-	w.ask("rules", &got)
+	w.get("rules", &got)
 	if len(got.Data.Groups) != 3 {
 		w.Fatalf("Prometheus has %d groups of rules, not 3", len(got.Data.Groups))
 	}
@@ -167,7 +189,7 @@ func (w *world) unhealthy() (bad []string) {
 	return bad
 }
 
-func (w *world) ask(what string, answer any) {
+func (w *world) get(what string, answer any) {
 	w.Helper()
 	r, err := http.Get("http://" + w.prometheus + "/api/v1/" + what)
 	if err != nil {

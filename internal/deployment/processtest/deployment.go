@@ -122,6 +122,13 @@ func (d *Deployment) Serve(which ...int) {
 	}
 }
 
+// ServeBy starts a server by another command than that of Serve, and waits until it listens.
+func (d *Deployment) ServeBy(i int, cmd *exec.Cmd) {
+	d.T.Helper()
+	d.Servers[i] = Launch(d.T, cmd)
+	d.Servers[i].listens(d.T, d.Host(i))
+}
+
 // Host returns the host:port of a server for clients.
 func (d *Deployment) Host(i int) string {
 	_, host, _ := strings.Cut(strings.Split(d.URL, ",")[i], "://")
