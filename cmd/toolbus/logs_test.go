@@ -19,8 +19,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
-// endTime is how long a process takes to end that has no calls, and half again: 5 s, with a collector and a standard error
-// that hang.
+// endTime is how long a process without calls may take to end, with a collector and a standard error that hang: 5 s,
+// and half again on a busy machine.
 const endTime = 7500 * time.Millisecond
 
 // processes runs a dispatcher and an executor as processes, with the standard error that each is given, and flags. stop

@@ -138,9 +138,11 @@ func (s *sink) checkMetrics(t *testing.T) {
 		}
 	}
 	for name, of := range map[string][]string{
-		"tool.invocation.count":    {"action", "status", "tool", "version"},
-		"tool.invocation.duration": {"action", "tool", "version"}, "tool.invocation.duration.exp": {"action", "tool", "version"},
-		"tool.error.count": {"error_code", "tool", "version"}, "tool.retry.count": {"error_code", "tool", "version"},
+		"tool.invocation.count":        {"action", "status", "tool", "version"},
+		"tool.invocation.duration":     {"action", "tool", "version"},
+		"tool.invocation.duration.exp": {"action", "tool", "version"},
+		"tool.error.count":             {"error_code", "tool", "version"},
+		"tool.retry.count":             {"error_code", "tool", "version"},
 	} {
 		if !slices.ContainsFunc(s.metrics[name], func(got shape) bool { return slices.Equal(got.attributes, of) }) {
 			t.Errorf("%s has the attributes %v, not %v", name, s.metrics[name], of)
