@@ -71,8 +71,8 @@ func withRepair(e *envelope.Error, folder string) string {
 	undeclared := func(v jsonschema.Violation) bool { return v.Rule == "additionalProperties" }
 	if e.Code == envelope.CodeFnUnknown || e.Code == envelope.CodeSchema &&
 		slices.ContainsFunc(e.Details.Violations, undeclared) {
-		return e.Fix + fmt.Sprintf("; if the program of the tool takes what was refused, its manifest in %s is older: correct "+
-			"it, or write that of a Go program with ToolMain again, by `PROGRAM --manifest %[1]s`", folder)
+		return e.Fix + fmt.Sprintf("; if the program of the tool takes what was refused, its manifest in %s is older: "+
+			"correct it, or write that of a Go program with ToolMain again, by `PROGRAM --manifest %[1]s`", folder)
 	}
 	if !strings.Contains(e.Fix, toOwner) {
 		return e.Fix

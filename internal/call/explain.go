@@ -244,8 +244,8 @@ func (v RunLocation) Explain(s State, n int, now time.Time) string {
 	if a, ok := s.Attempt(n); !ok || !a.Open() || v.Limits == (envelope.ToolLimits{}) {
 		return says
 	}
-	return fmt.Sprintf("%s The tool runs at most %s at once in an executor (concurrency_max), and gives a call at most %s "+
-		"(timeout_ms_max).", says, counted(v.Limits.Concurrency, "call"), v.Limits.Longest())
+	return fmt.Sprintf("%s The tool runs at most %s at once in an executor (concurrency_max), and gives a call at "+
+		"most %s (timeout_ms_max).", says, counted(v.Limits.Concurrency, "call"), v.Limits.Longest())
 }
 
 func (v RunLocation) explain(s State, n int, now time.Time) string {

@@ -32,7 +32,7 @@ const (
 	TraceUnrecorded   TracePoint = "unrecorded" // before the wait for the audit record of the request
 	TraceBeforeClaim  TracePoint = "before-claim"
 	TraceAfterClaim   TracePoint = "after-claim"
-	TraceTakenOver    TracePoint = "taken-over"    // a claimed run is continued whose executor is gone; State has its claim
+	TraceTakenOver    TracePoint = "taken-over"    // a claimed run is continued: its executor is gone
 	TraceRun          TracePoint = "run"           // see [Trace.Begin]
 	TraceBeforeEffect TracePoint = "before-effect" // before the tool is started
 	TraceReported     TracePoint = "reported"      // the running tool has reported something of itself; with Report

@@ -95,8 +95,8 @@ func traceJoins(a call.Attempt, stored []call.Entry) (events []envelope.TraceEve
 	return events
 }
 
-// traceClaims returns the stored claims of attempt a, and the runs of all but the last one: an executor claims an attempt
-// that has a claim only if that executor is gone. The last claim is in the state, too, and may have expired.
+// traceClaims returns the stored claims of attempt a, and the runs of all but the last one: an executor claims an
+// attempt that has a claim only if that executor is gone. The last claim is in the state, too, and may have expired.
 func traceClaims(
 	s call.State, a call.Attempt, stored []call.Entry, lease time.Duration,
 ) (events []envelope.TraceEvent) {

@@ -103,7 +103,8 @@ func (l *toolLoader) artifact() {
 		m.Actual = actual
 		l.mark(l.values[at], Problem{
 			Severity: Fault, Message: fmt.Sprintf("%s has another digest: no call runs (%s)", name, envelope.CodeDigest),
-			Hint: "build the program again, or write " + actual + ", as `toolbus tools lint --fix` does", edit: l.scalar(at, actual),
+			Hint: "build the program again, or write " + actual + ", as `toolbus tools lint --fix` does",
+			edit: l.scalar(at, actual),
 		})
 	}
 }
@@ -136,8 +137,8 @@ func (m *Manifest) NeverRuns() *envelope.Error {
 	case m.Actual != "":
 		return envelope.NewError(envelope.CodeDigest,
 			fmt.Sprintf("the manifest of %s says digest %s, and its program has %s", m.ToolID, m.Artifact, m.Actual)).
-			WithFix("tell the tool's owner: the manifest is of another build of the program; build that one, or write the digest " +
-				"of this one with `toolbus tools lint --fix DIR`")
+			WithFix("tell the tool's owner: the manifest is of another build of the program; build that one, or write the " +
+				"digest of this one with `toolbus tools lint --fix DIR`")
 	}
 	return nil
 }

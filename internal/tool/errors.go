@@ -153,9 +153,9 @@ const Undecoded = "input_undecoded"
 // notRun maps the codes of errors of tools that have run no function for the call. Package protocol has them, too.
 var notRun = map[string]envelope.Code{Undecoded: envelope.CodeSchema, "call_unserved": envelope.CodeDigest}
 
-const fixNotRun = "tell the tool's owner that the manifest allows a call that the program does not take: one of them is " +
-	"older, and `PROGRAM --manifest DIR` writes the manifest of a Go program with ToolMain again; call without what the " +
-	"message names if you can"
+const fixNotRun = "tell the tool's owner that the manifest allows a call that the program does not take: one of them " +
+	"is older, and `PROGRAM --manifest DIR` writes the manifest of a Go program with ToolMain again; call without what " +
+	"the message names if you can"
 
 func (e *Error) classify(m *Manifest) *envelope.Error {
 	spec, declared := m.Errors[e.Code]
