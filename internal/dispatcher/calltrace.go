@@ -17,8 +17,8 @@ import (
 const tracedAttempts = 10
 
 // Traced returns the events of a call, for those who may ask why, and the state of its log. It leaves out attempts that
-// the token of the sender does not cover, and other attempts than that of q.CallID, if that is set. lease is the time
-// after which a call goes to another executor.
+// the token of the sender does not cover, and other attempts than that of q.CallID, if that is set. A call goes to
+// another executor after the lease.
 func (d *Dispatcher) Traced(
 	ctx context.Context, from call.Sender, q envelope.CallRef, lease time.Duration,
 ) (none envelope.TraceResponse, _ call.State, _ *envelope.Error) {

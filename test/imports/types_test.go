@@ -21,6 +21,7 @@ const (
 var documents = map[string]string{
 	".Tool":                  "is the declaration of a tool in Go: a field for each member of a manifest",
 	"envelope.ToolInfo":      "describes a tool on the wire: a field for each member",
+	"envelope.TraceEvent":    "describes an event of a call on the wire: a field for each member",
 	"internal/audit.Record":  "is an audit record: a field for each column",
 	"internal/tool.Manifest": "is a manifest: a field for each member",
 }

@@ -6,8 +6,8 @@ import "strings"
 const maxLength = 64
 
 // Nearest returns the name that is most similar to word, for a suggestion in an error. Case does not matter. A name is
-// similar if its edit distance to word is at most len(word)/3+1, or if it begins with word and a dot, or ends with a
-// dot and word. ok is false if no name is similar, or if word has more than 64 bytes.
+// similar if its edit distance to word is at most len(word)/3+1. It is also if it begins with word and a dot, or ends
+// with a dot and word. The result has ok false if no name is similar, or if word has more than 64 bytes.
 func Nearest(word string, names []string) (name string, ok bool) {
 	word = strings.ToLower(word)
 	if len(word) > maxLength {

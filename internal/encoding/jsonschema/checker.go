@@ -263,7 +263,7 @@ func (c *checker) required(p *part, v map[string]any) bool {
 	c.take(len(p.schema.Required) / 4)
 	for _, name := range p.schema.Required {
 		if _, has := v[name]; !has {
-			ok = c.found != nil && c.reportMember(name, "required", "is missing"+c.misspelt(p.members, v, name))
+			ok = c.found != nil && c.reportMember(name, "required", "is missing"+p.members.misspelt(c, v, name))
 			if !c.goesOn(ok) {
 				return false
 			}
@@ -316,7 +316,7 @@ func (c *checker) member(m *memberRules, in map[string]any, name string, value a
 	case m.others != nil:
 		ok = c.valid(m.others, value, nil)
 	case m.closed:
-		ok = c.found != nil && c.report("additionalProperties", "is not allowed here"+c.meant(m, in, name))
+		ok = c.found != nil && c.report("additionalProperties", "is not allowed here"+m.meant(c, in, name))
 	}
 	if known || m.additional {
 		seen.member(name)

@@ -19,7 +19,7 @@ const stepsOfName = 4
 
 // meant returns the question whether the undeclared member name of the object in was meant to be a declared one that is
 // missing there, or "" if none is similar.
-func (c *checker) meant(m *memberRules, in map[string]any, name string) string {
+func (m *memberRules) meant(c *checker, in map[string]any, name string) string {
 	near, ok := nearest(c, name, m.properties, func(declared string) bool { return !has(in, declared) })
 	if !ok {
 		return ""
@@ -29,7 +29,7 @@ func (c *checker) meant(m *memberRules, in map[string]any, name string) string {
 
 // misspelt returns the question whether an undeclared member of the object in was meant to be the missing member name,
 // or "" if none is similar. If m allows no undeclared members, each of them is a violation that asks by itself.
-func (c *checker) misspelt(m *memberRules, in map[string]any, name string) string {
+func (m *memberRules) misspelt(c *checker, in map[string]any, name string) string {
 	if m == nil || m.closed {
 		return ""
 	}
