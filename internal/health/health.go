@@ -38,7 +38,7 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []envelope.Che
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) { // otherwise the check of the stream reports it
 		checks = append(checks, envelope.Failed("call log", err.Error(),
-			"change the stream back: until then no process starts"))
+			fixOf(err, "change the stream back: until then no process starts")))
 	}
 	for _, want := range bus.Streams(bus.TopologyOptions{Partitions: n}) {
 		have, err := js.Stream(ctx, want.Name)
@@ -60,6 +60,14 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []envelope.Che
 		checks = append(checks, c)
 	}
 	return checks
+}
+
+// fixOf returns the fix for an error about a stream: fix, unless the servers may have no leader for it.
+func fixOf(err error, fix string) string {
+	if bus.HasErrorCode(err, bus.CodeElecting) || errors.Is(err, context.DeadlineExceeded) {
+		return "start all servers: a stream has a leader while more than half of those that hold it are up"
+	}
+	return fix
 }
 
 // Damaged returns a warning for each entry that was lost or cannot be read. found has what was found, by subject.
@@ -93,7 +101,8 @@ func diagnoseRecord(ctx context.Context, js jetstream.JetStream, now time.Time) 
 	waiting, err := writer.FirstUnrecorded(ctx, js)
 	switch {
 	case err != nil:
-		c.Status, c.Says, c.Fix = envelope.CheckFailed, err.Error(), "start a dispatcher: it creates the topology"
+		c.Status, c.Says = envelope.CheckFailed, err.Error()
+		c.Fix = fixOf(err, "start a dispatcher: it creates the topology")
 	case waiting != nil && now.Sub(waiting.Time) > recordLate && !movesOn(ctx, js, waiting):
 		c.Status, c.Says = envelope.CheckFailed, fmt.Sprintf("an event of %s ago is not on record: nothing is admitted",
 			now.Sub(waiting.Time).Round(time.Second))

@@ -48,9 +48,11 @@ func TestWorkersLoseNothingBetweenPulls(t *testing.T) {
 func TestWorkersOfANewConsumer(t *testing.T) {
 	f := setup(t)
 	got := make(chan int, 10)
+	// The server may read a file of the deleted consumer before that is gone: the new one then delivers after a lease.
+	const lease = 30 * time.Second
 	work := func() (stop func()) {
 		open := func() (*workqueue.Puller, error) {
-			return workqueue.New(t.Context(), workqueue.Keep(f.JS, "default", 1, time.Minute), "default", 1, 8, time.Minute,
+			return workqueue.New(t.Context(), workqueue.Keep(f.JS, "default", 1, lease), "default", 1, 8, lease,
 				func(_ context.Context, w *workqueue.Message) {
 					got <- w.Deliveries // and no ack
 				})

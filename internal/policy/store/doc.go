@@ -5,5 +5,10 @@
 // whole or not at all. Each dispatcher asks the leader of the bucket for the entry five times a second. A [Store] that
 // has not confirmed its entry within the last 900 ms returns [policy.ErrStale] instead of a policy, so no dispatcher
 // decides by a set that was replaced more than 1 s ago. The process that takes a push also stores the set as it has
-// parsed it, for the others. Start reading at store.go.
+// parsed it, for the others.
+//
+// After a push, the process removes the documents that no version names and that are older than the version in force.
+// So that it removes none that another process is about to put in force, [Store.Check] writes those again that are
+// older. A history that lacks the version in force comes from a server that is behind, and nothing is removed by it.
+// Start reading at store.go.
 package store
