@@ -78,9 +78,9 @@ func TestNoteOfStderr(t *testing.T) {
 	s, stop, _ := startDevOf(t, tools, t.TempDir(), "--data-dir", t.TempDir(), "--port", "0")
 	defer stop()
 	_, _, stderr := s.do("call", "say", "--attempts", "1", "--tenant", "acme", "--actor", "agent://me")
-	_, rest, _ := strings.Cut(stderr, "`toolbus ")
+	_, rest, _ := strings.Cut(stderr, "`toolbus result ")
 	command, _, _ := strings.Cut(rest, "`")
-	args := strings.Fields(strings.ReplaceAll(command, "'", "")) // as a shell reads it
+	args := append([]string{"result"}, strings.Fields(strings.ReplaceAll(command, "'", ""))...) // as a shell reads it
 	if _, stdout, failed := s.do(args...); !strings.Contains(stdout, `\n1000\n`) {
 		t.Errorf("%q: %s%s, after %s", args, stdout, failed, stderr)
 	}

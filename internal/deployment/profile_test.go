@@ -18,6 +18,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
 
 var update = flag.Bool("update", false, "write the sample configurations of deploy/nats anew")
@@ -67,7 +68,7 @@ func TestEncryptedCluster(t *testing.T) {
 	dir := t.TempDir()
 	plan := deployment.Plan{Deployment: "test", Profile: "standard", Etc: dir, Store: t.TempDir(), Encrypted: true}
 	for range 3 {
-		plan.Hosts = append(plan.Hosts, "127.0.0.1:"+low(t))
+		plan.Hosts = append(plan.Hosts, fmt.Sprint("127.0.0.1:", natstest.HoldPair(t, 2000))) // and its port for routes
 	}
 	files, err := plan.Write(dir)
 	if err != nil {
@@ -136,17 +137,6 @@ func TestEncryptedCluster(t *testing.T) {
 	if _, err := fmt.Fprint(route, "CONNECT {}\r\nPING\r\n"); err == nil {
 		if said, err := bufio.NewReader(route).ReadString('\n'); err == nil {
 			t.Errorf("a client was let in as a server: %s", said)
-		}
-	}
-}
-
-// low returns a free port below 60,000, so that the port for routes above it is valid.
-func low(t *testing.T) string {
-	t.Helper()
-	for {
-		port := free(t)
-		if n, err := strconv.Atoi(port); err != nil || n < 60_000 {
-			return port
 		}
 	}
 }
