@@ -79,7 +79,7 @@ func TestAdviceToOwner(t *testing.T) {
 	lint := "; `toolbus tools lint '" + tools + "'` checks its manifest"
 	for input, says := range map[string]string{
 		`{"crash":true}`:  "if the program of the tool takes what was refused, its manifest in '" + tools + "' is older",
-		`{"work_ms":1.0}`: "call again once with the same key; mend the tool if it repeats" + lint + "\n",
+		`{"work_ms":1.0}`: "call again once with the same key; mend the tool if it repeats" + lint,
 	} {
 		_, _, stderr := s.do("call", "play", "--input", input, "--attempts", "1")
 		if !strings.Contains(stderr, says) {

@@ -42,7 +42,7 @@ func TestAgents(t *testing.T) {
 // failure, and exits with 1 if there was one.
 func (w *world) run(t *testing.T, program, script string) {
 	t.Helper()
-	w.within(t, 3*time.Minute, program, filepath.Join("clients", script))
+	w.within(t, 6*time.Minute, program, filepath.Join("clients", script))
 }
 
 // within runs a script with the file of the world and further arguments.

@@ -29,7 +29,7 @@ if ! installed package.json; then
 	rm -r "$dir/npm"
 	done_with package.json
 fi
-environments="one two google-adk pydantic-ai" timeout=15m
+environments="one two google-adk pydantic-ai" timeout=25m
 frameworks=
 if [ "${1:-}" = --frameworks ]; then
 	shift

@@ -29,4 +29,4 @@ if ! cmp -s $lock "$dir/oidc/installed"; then
 	npm ci --prefix "$dir/oidc" --ignore-scripts --no-audit --no-fund
 	cp $lock "$dir/oidc/installed"
 fi
-exec "${GO:-go}" test -count=1 -timeout 5m ./test/mcpservers -args -servers "$dir" -oidc "$dir/oidc"
+exec "${GO:-go}" test -count=1 -timeout 10m ./test/mcpservers -args -servers "$dir" -oidc "$dir/oidc"
