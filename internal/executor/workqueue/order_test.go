@@ -78,7 +78,7 @@ func (c pausedConn) Read(b []byte) (int, error) {
 // What passes the pause points.
 const (
 	aPull   = "CONSUMER.MSG.NEXT"
-	noPull  = "503" // there is no such consumer
+	noPull  = "NATS/1.0 503" // there is no such consumer
 	aCreate = "CONSUMER.CREATE"
 )
 
