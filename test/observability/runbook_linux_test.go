@@ -74,8 +74,7 @@ func explained(t *testing.T) map[string]string {
 	return commands
 }
 
-// The runbook names alerts, panels and commands that there are, each alert has a place in it, and TestRehearsal makes
-// each fault.
+// Every alert, panel and command of the runbook exists. Every alert is in the runbook. TestRehearsal makes every fault.
 func TestRunbook(t *testing.T) {
 	sections, rest := runbook(t)
 	commands, rehearsed := explained(t), faults()

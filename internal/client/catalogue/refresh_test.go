@@ -18,31 +18,14 @@ import (
 
 // An old description is replaced although the answer comes when its caller does not wait any more.
 func TestRefreshedOverASlowNetwork(t *testing.T) {
-	srv := natstest.Start(t)
-	nc := srv.Connect(t)
 	var asked sync.Map // the ids of requests
 	gone := make(chan struct{}, 1)
-	svc, err := rpc.Serve(t.Context(), nc, slog.New(slog.DiscardHandler), "0.0.1", time.Now, []rpc.Endpoint{
-		rpc.NewEndpoint(operation.Describe, func(ctx context.Context, _ call.Sender, _ envelope.DescribeRequest) (
-			envelope.DescribeResponse, *envelope.Error) {
-			if _, again := asked.LoadOrStore(call.CredentialFromContext(ctx).Request, true); !again {
-				<-gone
-			}
-			return envelope.DescribeResponse{Tools: []envelope.ToolInfo{{ToolID: "tool"}}}, nil
-		}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = svc.Stop() }() // the connection ends next
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	in, err := rpc.NewInbox(srv.Connect(t), "t", "agent://a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, key := New(in, time.Now), Key{Tool: "tool"}
+	c, key := asking(t, func(ctx context.Context) *envelope.Error {
+		if _, again := asked.LoadOrStore(call.CredentialFromContext(ctx).Request, true); !again {
+			<-gone
+		}
+		return nil
+	}), Key{Tool: "tool"}
 	gone <- struct{}{}
 	old, err := c.Find(t.Context(), key, MaxWait)
 	if err != nil || old == nil {
@@ -66,27 +49,40 @@ func TestRefreshedOverASlowNetwork(t *testing.T) {
 	}
 }
 
-// A question just before the deadline gets no answer. The caller is told what the dispatcher said before that.
+// The deadline of a caller cuts its last question off. It is told what the dispatcher answered to the one before.
 func TestLastQuestionIsCutOff(t *testing.T) {
-	srv := natstest.Start(t)
-	nc := srv.Connect(t)
 	refusals := make(chan *envelope.Error, 1)
 	refusals <- envelope.NewError(envelope.CodeUnavailable, "starting").WithRetryAfter(1700 * time.Millisecond)
+	c := asking(t, func(ctx context.Context) *envelope.Error {
+		select {
+		case refusal := <-refusals:
+			return refusal
+		case <-ctx.Done():
+			return envelope.NewError(envelope.CodeQueue, "too late")
+		}
+	})
+	_, err := c.Await(t.Context(), Key{Tool: "tool"}, time.Now().Add(2*time.Second))
+	if err == nil || !strings.Contains(err.Error(), "starting") {
+		t.Errorf("the caller is told %v", err)
+	}
+}
+
+// asking returns a catalogue that asks a service about a tool, which answers or refuses after refuse has returned.
+func asking(t *testing.T, refuse func(context.Context) *envelope.Error) *Catalogue {
+	t.Helper()
+	srv := natstest.Start(t)
+	nc := srv.Connect(t)
 	svc, err := rpc.Serve(t.Context(), nc, slog.New(slog.DiscardHandler), "0.0.1", time.Now, []rpc.Endpoint{
 		rpc.NewEndpoint(operation.Describe, func(ctx context.Context, _ call.Sender, _ envelope.DescribeRequest) (
-			d envelope.DescribeResponse, _ *envelope.Error) {
-			select {
-			case refusal := <-refusals:
-				return d, refusal
-			case <-ctx.Done():
-				return d, envelope.NewError(envelope.CodeQueue, "too late")
-			}
+			envelope.DescribeResponse, *envelope.Error) {
+			refusal := refuse(ctx)
+			return envelope.DescribeResponse{Tools: []envelope.ToolInfo{{ToolID: "tool"}}}, refusal
 		}),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = svc.Stop() }() // the connection ends next
+	t.Cleanup(func() { _ = svc.Stop() }) // the connection ends next
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +90,5 @@ func TestLastQuestionIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = New(in, time.Now).Await(t.Context(), Key{Tool: "tool"}, time.Now().Add(2*time.Second))
-	if err == nil || !strings.Contains(err.Error(), "starting") {
-		t.Errorf("the caller is told %v", err)
-	}
+	return New(in, time.Now)
 }
