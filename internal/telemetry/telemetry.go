@@ -58,7 +58,7 @@ func (t Tracer) admit(ctx context.Context, s call.TraceEvent) (context.Context, 
 			attribute.String("tool.fn", req.Fn),
 			attribute.String("call.id", req.CallID), attribute.String("call.ref", s.State.Ref()),
 			attribute.String("messaging.system", "nats"), attribute.String("messaging.operation.type", "send"),
-		), trace.WithAttributes(nature(s)...))
+		), trace.WithAttributes(asked(s)...), trace.WithAttributes(nature(s)...))
 	return ctx, parent(ctx), func(last call.TraceEvent) {
 		if last.At == call.TraceAfterAdmit {
 			span.End()
@@ -141,6 +141,16 @@ func (t Tracer) share(ctx context.Context, does string, s call.TraceEvent) {
 // keyPrefix is the number of bytes of an idempotency key in a span.
 const keyPrefix = 8
 
+// asked returns the attributes that 000 §9 demands of the span of a call.
+func asked(s call.TraceEvent) []attribute.KeyValue {
+	c := s.Request.Constraints
+	prefix := c.IdempotencyKey[:min(len(c.IdempotencyKey), keyPrefix)]
+	return []attribute.KeyValue{
+		attribute.String("determinism", string(s.State.Class)), attribute.Int64("timeout_ms", c.TimeoutMS),
+		attribute.String("idempotency_key_prefix", strings.ToValidUTF8(prefix, "")), // the cut may be inside a UTF-8 sequence
+	}
+}
+
 // run starts the span of a run. The tool may also fail to start.
 func (t Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, string, func(call.TraceEvent)) {
 	a, _ := s.State.Attempt(s.Attempt)
@@ -148,18 +158,14 @@ func (t Tracer) run(ctx context.Context, s call.TraceEvent) (context.Context, st
 	if !known {
 		from = requested(ctx, s.Request)
 	}
-	key := s.Request.Constraints.IdempotencyKey
-	key = strings.ToValidUTF8(key[:min(len(key), keyPrefix)], "") // the cut may be inside a UTF-8 sequence
 	ctx, span := t.tracer.Start(from, "execute_tool "+s.State.Tool, trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(
 			attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", s.State.Tool),
 			attribute.String("gen_ai.tool.call.id", a.Owner.CallID),
 			attribute.String("tool.name", s.State.Tool), attribute.String("tool.version", s.State.Version),
-			attribute.String("tool.fn", s.Request.Fn), attribute.String("determinism", string(s.State.Class)),
-			attribute.Int64("timeout_ms", s.Request.Constraints.TimeoutMS),
-			attribute.String("idempotency_key_prefix", key),
+			attribute.String("tool.fn", s.Request.Fn),
 			attribute.Int("call.attempt", s.Attempt), attribute.String("call.ref", s.State.Ref()),
-		), trace.WithAttributes(nature(s)...))
+		), trace.WithAttributes(asked(s)...), trace.WithAttributes(nature(s)...))
 	return ctx, parent(ctx), func(last call.TraceEvent) {
 		status := envelope.Success
 		if last.Error != nil {

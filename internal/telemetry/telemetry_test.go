@@ -53,6 +53,11 @@ func TestLinkedAcrossProcesses(t *testing.T) {
 		"tool.name": "web.fetch", "tool.version": "1.0.0", "tool.origin": "mcp", "effect.level": "Pure",
 		"determinism": "pure", "idempotency_key_prefix": "01234567", "error.type": string(envelope.CodeLost),
 	}
+	for _, name := range []string{"determinism", "idempotency_key_prefix"} {
+		if got := attribute(admit, name); got != attributes[name] {
+			t.Errorf("the admission has %s %q", name, got)
+		}
+	}
 	for _, kv := range run.Attributes {
 		if w, ok := attributes[string(kv.Key)]; ok && kv.Value.AsString() == w {
 			delete(attributes, string(kv.Key))
