@@ -73,7 +73,8 @@ func RunExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (err error) {
 		return err
 	}
 	stops.push("control", stop)
-	background.run(e.beat, e.executor.Confirm, e.keepLocks, e.recheck, e.watchTools, e.followTools, e.runClock)
+	background.run(e.beat, e.executor.Confirm, e.keepLocks, e.recheck, e.watchTools, e.followTools, e.regainRights,
+		e.runClock)
 	background.run(func(hand context.Context) {
 		select {
 		case <-ctx.Done():
