@@ -42,7 +42,7 @@ and with 11 if the bus refuses the question.`,
 	return cmd
 }
 
-// nobodyCan says that nobody can call a tool, and why if the tool is not there at all.
+// nobodyCan says that nobody can call a tool, and why.
 func nobodyCan(s *policy.Snapshot, toolID string) string {
 	says := "nobody can call " + toolID
 	if !slices.Contains(s.Tools(), toolID) {
@@ -55,7 +55,7 @@ func nobodyCan(s *policy.Snapshot, toolID string) string {
 	if _, loaded := s.Rules(toolID, ""); !loaded {
 		return says + ": the policy has an entry for it, but the tool itself is missing"
 	}
-	return says
+	return says + ": " + s.WhyNobody(toolID)
 }
 
 func policyCan(g *global) *cobra.Command {

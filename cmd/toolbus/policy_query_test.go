@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -122,5 +123,16 @@ func TestPolicyQueryWithoutManifests(t *testing.T) {
 			!strings.Contains(stderr, "no manifest of gone: ") {
 			t.Errorf("%s with the tools: exit %d, %s", question, code, stderr)
 		}
+	}
+	registry := filepath.Join(set, policy.ToolRegistryFile)
+	entries, err := os.ReadFile(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, registry, strings.ReplaceAll(string(entries), "enabled: true", "enabled: false"))
+	const disabled = `nobody can call refund: the policy disables the tool "refund"`
+	if code, out, _ := s.do("policy", "who-can", "refund", "--policy", set, "--tools", folder); code != 1 ||
+		!strings.HasPrefix(out, disabled) {
+		t.Errorf("a disabled tool: exit %d, %s", code, out)
 	}
 }

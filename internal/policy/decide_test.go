@@ -117,12 +117,12 @@ func TestRules(t *testing.T) {
 	}
 	old := entry("old", "open", "shut")
 	old.Versions = "^2"
-	later := entry("later", "open") // as policy init writes it
-	later.Enabled = false
+	later, off := entry("later", "open"), entry("off", "open") // later is as policy init writes it
+	later.Enabled, off.Enabled = false, false
 	entries := []policy.Entry{
 		few, keyed, writing("pay", "open", "shut"), entry("risky", "open", "shut"), entry("narrow", "open", "shut"),
 		writing("mail", "open", "shut"), entry("gone", "open"), old, entry("planned", "open"),
-		writing("local::mail", "open", "shut"), later,
+		writing("local::mail", "open", "shut"), later, off,
 	}
 	risky, mail := manifest("risky", "1.0.0", call.Pure, nil), manifest("local::mail", "1.0.0", call.SideEffectful, nil)
 	planned, unready := manifest("planned", "1.0.0", call.Pure, nil), manifest("later", "1.0.0", call.Pure, nil)
@@ -131,7 +131,7 @@ func TestRules(t *testing.T) {
 	s := compiled(t, policy.Write(roles, lanes, entries),
 		manifest("few", "1.0.0", call.Pure, nil), manifest("local::keyed", "1.0.0", call.Pure, nil),
 		manifest("pay", "1.0.0", call.Idempotent, nil), risky, mail, planned, unready,
-		manifest("old", "1.0.0", call.Pure, nil),
+		manifest("old", "1.0.0", call.Pure, nil), manifest("off", "1.0.0", call.Pure, nil),
 		manifest("narrow", "1.0.0", call.Pure, map[string]any{"allowed_lanes": []string{"open"}}),
 		manifest("mail", "1.0.0", call.SideEffectful, nil), manifest("unregistered", "1.0.0", call.Pure, nil))
 	base := func(lane, toolID string) policy.Question {
@@ -175,6 +175,7 @@ func TestRules(t *testing.T) {
 		{base("open", "gone"), "I-REQ-TOOL_UNKNOWN", "manifests[gone]"},
 		{base("open", "planned"), "P-PRECOND-TOOL_DISABLED", "manifests[planned].status"},
 		{base("open", "later"), "P-PRECOND-TOOL_DISABLED", "tools[later].enabled"},
+		{base("open", "off"), "P-PRECOND-TOOL_DISABLED", "tools[off].enabled"},
 		{base("open", "old"), "C-CONTRACT-VERSION", "tools[old].versions"},
 		{change(base("open", "few"), func(q *policy.Question) { q.Version = "3.0.0" }), "I-REQ-TOOL_UNKNOWN",
 			"manifests[few]"},
@@ -381,7 +382,8 @@ func TestRefusalWithoutALane(t *testing.T) {
 	}{
 		{"reader", "pay", true, envelope.CodeToolUnknown, `there is no tool "pay"`},
 		{"reader", "balnce", true, envelope.CodeToolUnknown, `there is no tool "balnce"; did you mean "balance"?`},
-		{"reader", "balance", true, envelope.CodeLane, `the role "reader" has no lane "default"`},
+		{"reader", "balance", true, envelope.CodeLane,
+			`the call names no lane, and the role "reader" has no lane "default"`},
 		{"reader", "pay", false, envelope.CodeLane, `the role "reader" has no lane "default"`},
 		{"agent", "pay", true, envelope.CodeLane, `the policy has no role "agent"`},
 	} {

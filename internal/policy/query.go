@@ -34,6 +34,18 @@ func (s *Snapshot) WhoCan(toolID string) (all []Grant) {
 	return all
 }
 
+// WhyNobody returns why nobody can call a registered tool that the deployment has.
+func (s *Snapshot) WhyNobody(toolID string) string {
+	v, t := s.view(Question{Tool: toolID}), s.tools[toolID]
+	if t.open.meets(t.open) {
+		return "no role may use a lane that allows it"
+	}
+	if why := v.usable(); why.code != "" {
+		return fmt.Sprintf("%s (%s)", v.explainUnusable(why.rule), why.rule)
+	}
+	return "no lane allows it: the lane, the entry and the manifest must, and a lane with write: true if it writes"
+}
+
 // Can returns the grants of a role, sorted by tool and lane.
 func (s *Snapshot) Can(role string) (all []Grant) {
 	for _, id := range s.Visible(role, "") {
@@ -98,14 +110,19 @@ func (s *Snapshot) Shows(role, lane, toolID string) bool {
 }
 
 // LaneFor returns the lane of a call that names none: fallback, unless it does not allow the tool for the role, and
-// exactly one lane does.
+// exactly one lane does. Lanes of a disabled tool, or of versions that the entry excludes, count if no other does. Then
+// the call is denied because of the tool, and not because of a lane.
 func (s *Snapshot) LaneFor(role, toolID, fallback string) string {
 	t, of := s.tools[toolID], s.roles[role]
-	if t == nil || of == nil || s.Shows(role, fallback, toolID) {
+	if t == nil || of == nil {
 		return fallback
 	}
+	lanes := t.open
+	if !of.meets(lanes) {
+		lanes = t.lanes
+	}
 	only := ""
-	for index := range of.both(t.open) {
+	for index := range of.both(lanes) {
 		if only != "" {
 			return fallback
 		}

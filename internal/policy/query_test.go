@@ -67,20 +67,21 @@ func TestWhoCanAgreesWithDecide(t *testing.T) {
 	}
 }
 
-// A call that names no lane is in the fallback, unless Decide allows it in exactly one lane, and not in the fallback.
+// A call that names no lane is in the fallback, unless Decide allows it in exactly one lane, and not in the fallback. A
+// tool that is disabled has the lanes that it would have if it were not.
 func TestLaneFor(t *testing.T) {
 	g := generate(rand.New(rand.NewPCG(30, 1)), 20, 6, 60)
 	s := compiled(t, g.documents(), g.tools...)
-	run, seen := running(s), map[bool]int{}
+	for i := range g.entries {
+		g.entries[i].Enabled, g.entries[i].Versions = true, ""
+	}
+	enabled, seen, disabled := compiled(t, g.documents(), g.tools...), map[bool]int{}, 0
 	for _, role := range g.roles {
 		for _, m := range g.tools {
-			var may []string
-			for _, l := range g.lanes {
-				if d := s.Decide(policy.Question{
-					Role: role.ID, Lane: l.ID, Tool: m.ToolID, Tenant: "acme", Actor: "agent://a", Run: run,
-					Scope: map[string]string{"case_id": "1"},
-				}); d.Allowed {
-					may = append(may, l.ID)
+			may := allowing(s, g, role.ID, m.ToolID)
+			if len(may) == 0 {
+				if may = allowing(enabled, g, role.ID, m.ToolID); len(may) == 1 {
+					disabled++
 				}
 			}
 			for _, fallback := range []string{g.lanes[0].ID, "none"} {
@@ -95,9 +96,23 @@ func TestLaneFor(t *testing.T) {
 			}
 		}
 	}
-	if seen[true] < 10 || seen[false] < 10 || s.LaneFor("nobody", "t1", "x") != "x" || s.LaneFor("r1", "?", "x") != "x" {
-		t.Errorf("cases %v", seen)
+	if seen[true] < 10 || seen[false] < 10 || disabled == 0 ||
+		s.LaneFor("nobody", "t1", "x") != "x" || s.LaneFor("r1", "?", "x") != "x" {
+		t.Errorf("cases %v, %d disabled", seen, disabled)
 	}
+}
+
+// allowing returns the lanes in which Decide allows a call.
+func allowing(s *policy.Snapshot, g generated, role, toolID string) (lanes []string) {
+	for _, l := range g.lanes {
+		if d := s.Decide(policy.Question{
+			Role: role, Lane: l.ID, Tool: toolID, Tenant: "acme", Actor: "agent://a", Run: running(s),
+			Scope: map[string]string{"case_id": "1"},
+		}); d.Allowed {
+			lanes = append(lanes, l.ID)
+		}
+	}
+	return lanes
 }
 
 func TestCan(t *testing.T) {
@@ -144,6 +159,30 @@ func TestCan(t *testing.T) {
 	}
 	if _, ok := s.Rules("a", "2.0.0"); ok {
 		t.Error("there are rules of an unknown version")
+	}
+}
+
+// A tool that nobody can call is disabled, in no lane, or in lanes of no role.
+func TestWhyNobody(t *testing.T) {
+	roles := []policy.Role{{ID: "agent", AllowedLanes: []string{"reading"}}}
+	lanes := []policy.Lane{
+		{ID: "reading", AllowedTools: []string{"off", "plan"}}, {ID: "own", AllowedTools: []string{"*"}},
+	}
+	off := entry("off", "reading")
+	off.Enabled = false
+	planned := manifest("plan", "1.0.0", call.Pure, nil)
+	planned.Status = tool.StatusPlanned
+	s := compiled(t, policy.Write(roles, lanes, []policy.Entry{
+		off, entry("plan", "reading"), entry("none", "reading"), entry("foreign", "own"),
+	}), append(manifests(call.Pure, "off", "none", "foreign"), planned)...)
+	for id, want := range map[string]string{
+		"off": `the policy disables the tool "off" (tools[off].enabled)`, "foreign": "no role may use a lane that allows it",
+		"plan": `tool "plan" is planned (manifests[plan].status)`, "none": "no lane allows it: the lane, the entry and the " +
+			"manifest must, and a lane with write: true if it writes",
+	} {
+		if got := s.WhyNobody(id); got != want || s.WhoCan(id) != nil {
+			t.Errorf("%s: %s, want %s", id, got, want)
+		}
 	}
 }
 

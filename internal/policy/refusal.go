@@ -19,6 +19,9 @@ const fixRole = "call in a role that the policy has, or ask an operator for a cr
 const fixBound = "ask an operator for a credential for another lane, or for none: that of the call is for this lane " +
 	"alone"
 
+// fixDisabled is the fix of a tool that its entry disables, and its manifest does not. The caller may know the tool.
+const fixDisabled = "use another tool, or ask an operator to enable it: its entry in %s has enabled: false"
+
 // Refusal returns the answer to a call that d denies. A tool that the caller may not know is answered as one that
 // does not exist, and only tools that the caller may know are suggested. If another lane of the role allows the tool,
 // the answer names it.
@@ -34,6 +37,8 @@ func (s *Snapshot) Refusal(q Question, d Decision) *envelope.Error {
 		refusal = refusal.WithFix("tell the operator: the policy has to allow the version, or dispatchers load another one")
 	case d.Rule.ofNoRole():
 		refusal = refusal.WithFix(fixRole)
+	case d.Rule.Field == fieldEnabled && v.build.manifest.Callable():
+		refusal = refusal.WithFix(fmt.Sprintf(fixDisabled, ToolRegistryFile))
 	}
 	lanes := v.otherLanes(d.Reason)
 	switch {
@@ -135,7 +140,11 @@ func (v *view) explainLane(r Rule) string {
 	case r.ofNoRole():
 		return fmt.Sprintf("the policy has no role %q", clip(v.Role))
 	}
-	return fmt.Sprintf("the role %q has no lane %q", clip(v.Role), clip(v.Lane))
+	says := fmt.Sprintf("the role %q has no lane %q", clip(v.Role), clip(v.Lane))
+	if v.Laneless {
+		says = "the call names no lane, and " + says
+	}
+	return says
 }
 
 func (v *view) explainProhibited(r Rule) string {
@@ -156,5 +165,5 @@ func (v *view) explainUnusable(r Rule) string {
 	case !m.Callable(): // then `policy init` has written enabled: false, too
 		return fmt.Sprintf("tool %q is %s", v.Tool, m.Status)
 	}
-	return fmt.Sprintf("tool %q is disabled", v.Tool)
+	return fmt.Sprintf("the policy disables the tool %q", v.Tool)
 }
