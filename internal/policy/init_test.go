@@ -97,6 +97,45 @@ func TestLint(t *testing.T) {
 	golden(t, "testdata/lint.golden", problems.Error()+"\n")
 }
 
+// Lint warns of a lane in which a tool that writes can never be called, and of a prohibited flag that misspells an
+// argument. Without any tool it does not judge which tools there are.
+func TestLintOfTools(t *testing.T) {
+	roles := []policy.Role{{ID: "reader", AllowedLanes: []string{"read", "write"}}}
+	lanes := []policy.Lane{
+		{ID: "read", AllowedTools: []string{"text.*"}, ProhibitedFlags: []string{"overwrit", "Overwrite", "zone", "tag:x"}},
+		{ID: "write", AllowedTools: []string{"*"}, Write: true},
+	}
+	search := entry("text.search", "read", "write")
+	search.WriteTargets, search.ProhibitedFlags = []string{"file:/srv/"}, []string{"overwrite", "overwritten"}
+	m := taking(t, "text.search", "1.0.0", `{"properties":{"overwrite":{"type":"boolean"}}}`)
+	m.Class = call.Idempotent
+	d := policy.Write(roles, lanes, []policy.Entry{search, entry("text.gone", "read")})
+	for name, c := range map[string]struct {
+		tools []*tool.Manifest
+		want  []string
+	}{
+		"with tools": {[]*tool.Manifest{m}, []string{
+			"text.search writes, so no call of it is allowed in the lane read, which is not for writes",
+			"no tool has the argument overwritten", "the tool text.gone does not exist here",
+			"no tool has the argument overwrit", "no tool has the tag x",
+		}},
+		"without": {nil, []string{"no tool is there, so the set is checked without its tools"}},
+	} {
+		found, err := policy.Lint(d, c.tools)
+		var got []string
+		for _, p := range found {
+			got = append(got, p.Message)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" || err != nil || found.Failed() {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	m.ReadOnly = true
+	if found, _ := policy.Lint(d, []*tool.Manifest{m}); strings.Contains(found.Error(), "writes") {
+		t.Errorf("read-only: %v", found)
+	}
+}
+
 // Problems of documents hide none that the manifests show. An entry in a lane that does not exist is wrong about that
 // alone, and a registry that cannot be read is no reason to warn of each tool.
 func TestLintHidesNone(t *testing.T) {

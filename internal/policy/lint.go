@@ -3,11 +3,14 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
@@ -61,9 +64,19 @@ func (p *parser) supposeLanes() {
 // warningsOf returns warnings about a set and the tools of a deployment: what is allowed more widely than it has to be,
 // and what has no effect.
 func warningsOf(set *Set, tools []*tool.Manifest) tool.Problems {
-	l := linter{set: set, manifests: map[string]*tool.Manifest{}, entries: map[string]bool{}}
+	l := linter{
+		set: set, manifests: map[string]*tool.Manifest{}, entries: map[string]bool{}, lanes: map[string]*lane{},
+	}
 	for _, m := range tools {
 		l.manifests[m.ToolID] = m
+		l.members = append(l.members, membersOf(m)...)
+	}
+	for _, one := range set.Lanes {
+		l.lanes[one.ID] = newLane(one, 0)
+	}
+	if len(tools) == 0 && len(set.Entries) > 0 {
+		l.warn(set.registry, "", "no tool is there, so the set is checked without its tools",
+			"name the folder of the tools with --tools DIR")
 	}
 	for i, e := range set.Entries {
 		l.entries[e.ToolName] = true
@@ -85,6 +98,8 @@ type linter struct {
 	set       *Set
 	manifests map[string]*tool.Manifest
 	entries   map[string]bool
+	lanes     map[string]*lane
+	members   []string // of the inputs of all tools
 	problems  tool.Problems
 }
 
@@ -103,9 +118,28 @@ func (l *linter) entry(at jsontext.Pointer, e Entry) {
 		l.warn(l.set.registry, item(at+"/unsanitized", i), fmt.Sprintf("%s may be given any text as %s", e.ToolName, pointer),
 			"declare what it is in the schema: format path, uri or command")
 	}
-	if l.manifests[e.ToolName] == nil {
+	switch m := l.manifests[e.ToolName]; {
+	case m != nil:
+		l.entryOf(m, at, e)
+	case len(l.manifests) > 0:
 		l.warn(l.set.registry, at+"/tool_name", fmt.Sprintf("the tool %s does not exist here", e.ToolName),
-			"remove the entry, or load the manifest of the tool")
+			"load the manifest of the tool, or remove the entry")
+	}
+}
+
+// entryOf warns of the lanes and flags of an entry that have no effect with the manifest m.
+func (l *linter) entryOf(m *tool.Manifest, at jsontext.Pointer, e Entry) {
+	for i, id := range e.AllowedLanes {
+		if writes(m) && l.allows(id, e, false) && slices.ContainsFunc(e.AllowedLanes, func(other string) bool {
+			return l.allows(other, e, true) // otherwise the set is refused, and that says why
+		}) {
+			l.warn(l.set.registry, item(at+"/allowed_lanes", i),
+				fmt.Sprintf("%s writes, so no call of it is allowed in the lane %s, which is not for writes", e.ToolName, id),
+				"remove the lane, or add write: true to it; read_only: true in the manifest is for a tool that changes nothing")
+		}
+	}
+	for i, flag := range e.ProhibitedFlags {
+		l.flag(l.set.registry, item(at+"/prohibited_flags", i), flag, membersOf(m))
 	}
 }
 
@@ -121,12 +155,45 @@ func (l *linter) lane(at jsontext.Pointer, lane Lane) {
 				"correct it, or remove it")
 		}
 	}
+	if len(l.manifests) == 0 {
+		return
+	}
 	for i, flag := range lane.ProhibitedFlags {
-		if kind, name := splitFlag(flag); kind == flagTag && !l.tagged(name) {
+		switch kind, name := splitFlag(flag); {
+		case kind == flagTag && !l.tagged(name):
 			l.warn(l.set.lanes, item(at+"/prohibited_flags", i), fmt.Sprintf("no tool has the tag %s", name),
 				"correct it, or remove it")
+		case kind == flagArgument:
+			l.flag(l.set.lanes, item(at+"/prohibited_flags", i), name, l.members)
 		}
 	}
+}
+
+// allows reports whether a lane that is for writes, or is not, has the tool of an entry in its list.
+func (l *linter) allows(lane string, e Entry, write bool) bool {
+	in := l.lanes[lane]
+	return in != nil && in.Write == write && in.knows(e.ToolName)
+}
+
+// flag warns of a prohibited argument that is not declared, if it is similar to one that is. Another one may be that of
+// a schema that declares no names, or of a later tool.
+func (l *linter) flag(in *tool.Document, at jsontext.Pointer, name string, members []string) {
+	if near, ok := envelope.Nearest(name, members); ok && flagLike(members, name) == "" {
+		l.warn(in, at, fmt.Sprintf("no tool has the argument %s", name), fmt.Sprintf("did you mean %q?", near))
+	}
+}
+
+// membersOf returns the names that the schemas of a tool's inputs declare.
+func membersOf(m *tool.Manifest) (names []string) {
+	for _, f := range m.Functions {
+		var in struct {
+			Properties map[string]jsontext.Value `json:"properties"`
+		}
+		if f.Request != nil && json.Unmarshal(f.Request.Raw(), &in) == nil {
+			names = slices.AppendSeq(names, maps.Keys(in.Properties))
+		}
+	}
+	return names
 }
 
 func (l *linter) tagged(tag string) bool {

@@ -48,7 +48,7 @@ func merge(e Entry, m *tool.Manifest, f gatewayFields) Rules {
 		TimeoutDefaultMS: e.TimeoutDefaultMS, AllowedLanes: slices.Clone(e.AllowedLanes),
 		RequiredScopeKeys: union(e.RequiredScopeKeys, f.RequiredScopeKeys),
 		ProhibitedFlags:   union(e.ProhibitedFlags, f.ProhibitedFlags), WriteTargets: slices.Clone(e.WriteTargets),
-		Writes: m.Class != call.Pure && !m.ReadOnly,
+		Writes: writes(m),
 	}
 	if f.Limits.TimeoutDefaultMS != nil {
 		r.TimeoutDefaultMS = min(r.TimeoutDefaultMS, *f.Limits.TimeoutDefaultMS)
@@ -63,6 +63,9 @@ func merge(e Entry, m *tool.Manifest, f gatewayFields) Rules {
 	}
 	return r
 }
+
+// writes reports whether a tool is neither pure nor read-only.
+func writes(m *tool.Manifest) bool { return m.Class != call.Pure && !m.ReadOnly }
 
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
