@@ -19,6 +19,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
@@ -72,8 +73,14 @@ func TestWrite(t *testing.T) {
 	if err := tools.Write(dir, "/usr/bin/toolbus", "dev", "tool"); err != nil {
 		t.Fatal(err)
 	}
-	if set, err := tool.Load(dir, app.Transports()...); err != nil || set.Len() != len(programs) {
-		t.Errorf("the manifests cannot be loaded: %v", err)
+	set, err := tool.Load(dir, app.Transports()...)
+	if err != nil || set.Len() != len(programs) {
+		t.Fatalf("the manifests cannot be loaded: %v", err)
+	}
+	for _, m := range set.List() { // a lane without write may call the others
+		if writes := m.Class != call.Pure && !m.ReadOnly; writes != (m.ToolID == "fs.write") {
+			t.Errorf("%s writes: %t", m.ToolID, writes)
+		}
 	}
 	for folder, name := range programs {
 		manifest, err := os.ReadFile(filepath.Join(dir, folder, "tool.yaml"))
