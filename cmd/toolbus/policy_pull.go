@@ -107,9 +107,9 @@ func (p pulled) write(w io.Writer) error {
 			_, err = fmt.Fprintf(w, "%s %s\n", done, cli.EscapeText(filepath.Join(p.Folder, name)))
 		}
 	}
-	if err == nil {
-		_, err = fmt.Fprintf(w, "push it with: toolbus policy push %s --expect %d\n", cli.EscapeText(quotedFolder(p.Folder)),
-			p.InForce)
+	if folder := cli.EscapeText(quotedFolder(p.Folder)); err == nil {
+		_, err = fmt.Fprintf(w, "check it with: toolbus policy lint %s --tools DIR\npush it with: toolbus policy push %[1]s "+
+			"--expect %d\n", folder, p.InForce)
 	}
 	return err
 }

@@ -40,7 +40,9 @@ func TestPolicyPull(t *testing.T) {
 	s.must("policy", "push", day, "--credentials", operator)
 	said := s.must(pull(into)...)
 	if !sameSet(t, day, into) || !strings.Contains(said, "wrote "+filepath.Join(into, policy.LanesFile)) ||
-		!strings.Contains(said, ", in force\n") || !strings.Contains(said, "policy push "+into+" --expect ") {
+		!strings.Contains(said, ", in force\n") ||
+		!strings.Contains(said, "policy lint "+into+" --tools DIR\n") ||
+		!strings.Contains(said, "policy push "+into+" --expect ") {
 		t.Errorf("pull: %s", said)
 	}
 	var first pulled
