@@ -100,7 +100,7 @@ func (g *global) pushPolicy(ctx context.Context, c *admin.Client, d policy.Docum
 	if newest.Versions != d.Versions() {
 		warnOfLostRoles(ctx, g.env.stderr, c, newest, d)
 		if newest.Revision > 0 {
-			if p.Stopped, err = g.announceStops(ctx, c, newest); err != nil {
+			if p.Stopped, err = g.announceStops(ctx, c, newest, "--repin moves"); err != nil {
 				return err
 			}
 		}
@@ -117,15 +117,18 @@ func (g *global) pushPolicy(ctx context.Context, c *admin.Client, d policy.Docum
 	return g.say(p, fmt.Sprintf("revision %d is in force; %s", p.Revision, takesEffect))
 }
 
-// announceStops says on standard error how many active runs a push would stop, and returns their number.
-func (g *global) announceStops(ctx context.Context, c *admin.Client, newest envelope.PolicyVersion) (int, error) {
+// announceStops says on standard error how many active runs a push would stop, and what moves them to the new set. It
+// returns their number.
+func (g *global) announceStops(
+	ctx context.Context, c *admin.Client, newest envelope.PolicyVersion, moves string,
+) (int, error) {
 	runs, err := c.RunsPinnedTo(ctx, newest)
 	if err != nil {
 		return 0, err
 	}
 	if len(runs) > 0 {
-		fmt.Fprintf(g.env.stderr, "%s pinned to revision %d: a push stops them, and --repin moves them to the new set\n",
-			plural(len(runs), "active run is", "active runs are"), newest.Revision)
+		fmt.Fprintf(g.env.stderr, "%s pinned to revision %d: a push stops them, and %s them to the new set\n",
+			plural(len(runs), "active run is", "active runs are"), newest.Revision, moves)
 	}
 	return len(runs), nil
 }
@@ -269,32 +272,4 @@ func (s shownPolicy) write(w io.Writer) error {
 		}
 	}
 	return err
-}
-
-func policyRollbackCmd(g *global) *cobra.Command {
-	reason := ""
-	cmd := &cobra.Command{
-		Use: "rollback REVISION", Short: "Put an earlier policy in force again", Args: cli.Args(1, 1, "a revision"),
-		ValidArgsFunction: g.completeRevisions(1),
-		Long: `Puts the set of an earlier revision in force, as a new revision. A dispatcher checks it against its tools
-as for "policy push". Needs an operator's token. In the audit record and in "policy history" the reason begins with
-"rollback to revision N".`,
-		Example: `  toolbus policy rollback 41 --reason "refunds failed"`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			revision, err := revisionArg(args)
-			if err != nil {
-				return err
-			}
-			return g.operating(cmd.Context(), func(c *admin.Client) error {
-				now, err := c.RollbackPolicy(cmd.Context(), revision, reason)
-				if err != nil {
-					return err
-				}
-				return g.say(envelope.PolicyPushResponse{Revision: now},
-					fmt.Sprintf("revision %d is in force, with the set of revision %d; %s", now, revision, takesEffect))
-			})
-		},
-	}
-	reasonFlag(cmd, &reason)
-	return cmd
 }

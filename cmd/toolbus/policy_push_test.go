@@ -98,6 +98,10 @@ func TestPolicyOnABus(t *testing.T) {
 	if now := history()[0].Reason; now != because {
 		t.Errorf("the reason of the rollback is %q", now)
 	}
+	if said := s.must(as("rollback", fmtRevision(all[1]), "--reason", "too dark")...); !strings.Contains(said,
+		", which revision "+fmtRevision(history()[1])+" had already; ") {
+		t.Error(said)
+	}
 	said := s.must("audit", "replay", "--event", "policy_pushed", "--last", "1", "--credentials", operator)
 	if !strings.Contains(strings.Join(strings.Fields(said), " "), "reason: "+because) {
 		t.Error(said)

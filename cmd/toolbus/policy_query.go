@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -22,10 +23,10 @@ func policyWhoCan(g *global) *cobra.Command {
 	var q policyQuery
 	cmd := &cobra.Command{
 		Use: "who-can TOOL", Short: "List the roles and lanes in which a tool can be called",
-		Long: `Lists each role and lane in which a policy set allows calls of a tool, and what such a call needs: scope
-keys (--scope KEY=VALUE of "call"), and scopes of its token. The set is that of a folder, or with --live the policy in
-force with the tools of the bus, which needs an operator's token. It exits with code 1 if nobody can call the tool,
-and with 11 if the bus refuses the question.`,
+		Long: `Lists each role and lane in which a policy set allows calls of a tool, and what such a call needs: a run
+(--run of "call"), scope keys (--scope KEY=VALUE), and scopes of its token. The set is that of a folder, or with --live
+the policy in force with the tools of the bus, which needs an operator's token. It exits with code 1 if nobody can call
+the tool, and with 11 if the bus refuses the question.`,
 		Example: "  toolbus policy who-can text.search\n  toolbus policy who-can text.search --live\n" +
 			"  toolbus policy who-can fs.write --policy ./deployment --json",
 		Args:              cli.Args(1, 1, "one tool id"),
@@ -62,10 +63,10 @@ func policyCan(g *global) *cobra.Command {
 	var q policyQuery
 	cmd := &cobra.Command{
 		Use: "can ROLE", Short: "List the tools that a role can call, and the lanes for it",
-		Long: `Lists each tool and lane in which a policy set allows calls of a role, and what such a call needs: scope
-keys (--scope KEY=VALUE of "call"), and scopes of its token. The set is that of a folder, or with --live the policy in
-force with the tools of the bus, which needs an operator's token. It exits with code 1 if the role can call nothing,
-and with 11 if the bus refuses the question.`,
+		Long: `Lists each tool and lane in which a policy set allows calls of a role, and what such a call needs: a run
+(--run of "call"), scope keys (--scope KEY=VALUE), and scopes of its token. The set is that of a folder, or with --live
+the policy in force with the tools of the bus, which needs an operator's token. It exits with code 1 if the role can
+call nothing, and with 11 if the bus refuses the question.`,
 		Example: "  toolbus policy can agent\n  toolbus policy can agent --live --json\n" +
 			"  toolbus policy can agent --policy ./deployment --json",
 		Args:              cli.Args(1, 1, "one role"),
@@ -225,11 +226,11 @@ func (o *output) printGrants(grants []policy.Grant, none string) error {
 
 func listGrants(out io.Writer, grants []policy.Grant) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "ROLE\tLANE\tTOOL\tVERSION\tSCOPE KEYS\tTOKEN SCOPES\tPROHIBITED")
+	fmt.Fprintln(w, "ROLE\tLANE\tTOOL\tVERSION\tRUN\tSCOPE KEYS\tTOKEN SCOPES\tPROHIBITED")
 	for _, one := range grants {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Role, one.Lane, one.Tool, one.Version,
-			cli.EscapeCell(listed(one.RequiredScopeKeys)), cli.EscapeCell(listed(one.RequiredScopes)),
-			cli.EscapeCell(listed(one.ProhibitedFlags)))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", one.Role, one.Lane, one.Tool, one.Version,
+			cmp.Or(one.Runs, "required"), cli.EscapeCell(listed(one.RequiredScopeKeys)),
+			cli.EscapeCell(listed(one.RequiredScopes)), cli.EscapeCell(listed(one.ProhibitedFlags)))
 	}
 	return w.Flush()
 }

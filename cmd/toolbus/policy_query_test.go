@@ -76,7 +76,7 @@ func TestPolicyQueryLive(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"who-can", "refund", "--live"}, 0, "case_id,customer  case:read,refund:issue"},
+		{[]string{"who-can", "refund", "--live"}, 0, "implicit  case_id,customer  case:read,refund:issue"},
 		{[]string{"who-can", "refund", "--live"}, 0, "of the policy is in force"},
 		{[]string{"who-can", "refnd", "--live"}, 1, `nobody can call refnd: tools/tool_registry.yaml has no entry for it ` +
 			`(did you mean "refund"?)`},

@@ -133,7 +133,7 @@ func (g *global) eachRun(
 	ctx context.Context, ids []string, done string, change func(*admin.Client, string) (envelope.RunResponse, error),
 ) error {
 	return g.operating(ctx, func(c *admin.Client) error {
-		all, failed := []envelope.RunResponse{}, false
+		all, runs, failed := []envelope.RunResponse{}, []envelope.Run{}, false
 		for _, id := range ids {
 			a, err := change(c, id)
 			switch {
@@ -147,6 +147,10 @@ func (g *global) eachRun(
 			}
 		}
 		err := g.print(all, func(w io.Writer) error { return writeChanges(w, all, done) })
+		for _, a := range all {
+			runs = append(runs, a.Run)
+		}
+		warnOfPins(ctx, g, c, runs...)
 		return cmp.Or(err, exitIf(failed, 1))
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/audit/reader"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
 // shownRun is a run with its segments.
@@ -45,7 +47,39 @@ func (g *global) showRun(ctx context.Context, c *admin.Client, q envelope.RunReq
 	if err != nil {
 		return err
 	}
+	warnOfPins(ctx, g, c, run)
 	return g.reading(ctx, func(from reader.Source) error { return g.printRun(ctx, from, run) })
+}
+
+// warnOfPins says of each run whose calls are refused because of the policy that it is pinned to, and what to do. It
+// says nothing if no dispatcher answers.
+func warnOfPins(ctx context.Context, g *global, c *admin.Client, runs ...envelope.Run) {
+	runs = slices.DeleteFunc(runs, func(r envelope.Run) bool {
+		return r.State == string(policy.RunClosed) || policy.IsImplicitRunID(r.ID)
+	})
+	if len(runs) == 0 {
+		return
+	}
+	all, err := c.PolicyHistory(ctx)
+	if err != nil || len(all) == 0 {
+		return
+	}
+	for _, r := range runs {
+		if r.Policies != all[0].Versions {
+			fmt.Fprintf(g.env.stderr, "run %s is pinned to %s, and revision %d is in force, so its calls are refused: "+
+				"`toolbus runs repin` moves it\n", cli.EscapeCell(r.ID), pinnedTo(r, all), all[0].Revision)
+		}
+	}
+}
+
+// pinnedTo names the policy of a run by its newest revision in the history.
+func pinnedTo(r envelope.Run, history []envelope.PolicyVersion) string {
+	for _, v := range history {
+		if v.Versions == r.Policies {
+			return fmt.Sprintf("revision %d of the policy", v.Revision)
+		}
+	}
+	return "a policy that the history no longer has"
 }
 
 func (g *global) printRun(ctx context.Context, from reader.Source, run envelope.Run) (err error) {

@@ -68,7 +68,25 @@ func TestRunsOnABus(t *testing.T) {
 		t.Errorf("exit %d: %s%s", code, stdout, stderr)
 	}
 	calls("r1", exitTerminal, "P-PRECOND-POLICY_VERSION")
+	for _, line := range []string{"runs resume r2", "runs show r1"} {
+		if code, _, stderr := s.do(as(line, operator)...); code != 0 || !strings.Contains(stderr, "is pinned to revision ") ||
+			!strings.Contains(stderr, "so its calls are refused: `toolbus runs repin`") {
+			t.Errorf("%s: exit %d: %s", line, code, stderr)
+		}
+	}
+	s.must(as("runs pause r2", operator)...)
 	s.must(as("runs repin r1 r2 --reason wanted", operator)...)
+	calls("r1", 0, "hello you")
+	var all []envelope.PolicyVersion
+	if err := json.Unmarshal([]byte(s.must(as("policy history --json", operator)...)), &all); err != nil || len(all) < 2 {
+		t.Fatalf("%v: %+v", err, all)
+	}
+	back := as("policy rollback "+fmtRevision(all[1]), operator)
+	if code, _, stderr := s.do(back...); code != 0 || !strings.Contains(stderr, "1 active run is pinned to revision "+
+		fmtRevision(all[0])+": a push stops them, and `toolbus runs repin` moves them") {
+		t.Errorf("rollback: exit %d: %s", code, stderr)
+	}
+	s.must(as("runs repin r1 r2", operator)...)
 	calls("r1", 0, "hello you")
 	stdout = s.must(as("policy push --json --repin "+namedRuns(t, "third"), operator)...)
 	if !strings.Contains(stdout, `"runs_stopped": 1`) || !strings.Contains(stdout, `"runs_repinned": 1`) {

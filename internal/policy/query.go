@@ -24,6 +24,7 @@ type Grant struct {
 	ProhibitedFlags   []string `json:"prohibited_flags,omitzero"` // names of arguments
 	RequiredScopes    []string `json:"required_scopes,omitzero"`  // scopes that the token of the caller needs
 	RunStates         []string `json:"allowed_run_states"`
+	Runs              string   `json:"runs,omitzero"` // of the lane; "": each call must name its run
 }
 
 // WhoCan returns the grants of a tool, sorted by role and lane. The list is empty if nobody can call it.
@@ -73,7 +74,7 @@ func (s *Snapshot) grants(role, toolID string) (all []Grant) {
 
 func (s *Snapshot) grant(role string, l *lane, b *build) Grant {
 	g := Grant{
-		Role: role, Lane: l.ID, Tool: b.manifest.ToolID, Version: b.manifest.Semver, Writes: b.Writes,
+		Role: role, Lane: l.ID, Tool: b.manifest.ToolID, Version: b.manifest.Semver, Writes: b.Writes, Runs: l.Runs,
 		RequiredScopeKeys: union(l.RequiredScopeKeys, b.RequiredScopeKeys),
 		ProhibitedFlags:   union(l.flags, b.ProhibitedFlags),
 		RequiredScopes:    slices.Sorted(slices.Values(b.manifest.Security.RequiredScopes)),

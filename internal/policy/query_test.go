@@ -122,7 +122,7 @@ func TestCan(t *testing.T) {
 			ID: "two", AllowedTools: []string{"a"}, RequiredScopeKeys: []string{"case_id"},
 			ProhibitedFlags: []string{"x", "tag:y"},
 		},
-		{ID: "one", AllowedTools: []string{"*"}, Write: true},
+		{ID: "one", AllowedTools: []string{"*"}, Write: true, Runs: policy.RunsImplicit},
 	}
 	a, b := entry("a", "one", "two"), entry("b", "one")
 	a.ProhibitedFlags, b.WriteTargets = []string{"force"}, []string{"*"}
@@ -131,6 +131,7 @@ func TestCan(t *testing.T) {
 	active := []string{"active"}
 	one := policy.Grant{
 		Role: "agent", Lane: "one", Tool: "a", Version: "1.0.0", ProhibitedFlags: []string{"force"}, RunStates: active,
+		Runs: policy.RunsImplicit,
 	}
 	two := policy.Grant{
 		Role: "agent", Lane: "two", Tool: "a", Version: "1.0.0", RequiredScopeKeys: []string{"case_id"},
@@ -141,7 +142,9 @@ func TestCan(t *testing.T) {
 	if diff := cmp.Diff(want, s.WhoCan("a")); diff != "" {
 		t.Errorf("who can a (-want +got):\n%s", diff)
 	}
-	write := policy.Grant{Role: "agent", Lane: "one", Tool: "b", Version: "1.0.0", Writes: true, RunStates: active}
+	write := policy.Grant{
+		Role: "agent", Lane: "one", Tool: "b", Version: "1.0.0", Writes: true, RunStates: active, Runs: policy.RunsImplicit,
+	}
 	if diff := cmp.Diff(append(want, write), s.Can("agent")); diff != "" {
 		t.Errorf("agents can (-want +got):\n%s", diff)
 	}
