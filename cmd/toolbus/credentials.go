@@ -342,11 +342,11 @@ func (t shownToken) write(to io.Writer) error {
 			fmt.Fprintf(w, "%s\t%s\n", name, cli.EscapeCell(value))
 		}
 	}
-	line("role", t.Role)
+	line("role of the credential", t.Role)
 	line("tenant", t.Tenant)
 	line("actor", t.Actor)
 	line("scopes", strings.Join(t.Scopes, " "))
-	line("roles", strings.Join(t.RoleIDs, " "))
+	line("policy roles", strings.Join(t.RoleIDs, " "))
 	line("pool", t.Pool)
 	line("run", t.Run)
 	line("lane", t.Lane)

@@ -58,9 +58,17 @@ func (f policyFolders) manifests() ([]*tool.Manifest, error) {
 	return set.List(), nil
 }
 
-// parse reads the set.
+// documents reads the documents of the set.
+func (f policyFolders) documents() (policy.Documents, error) {
+	if _, err := os.Stat(f.set); errors.Is(err, fs.ErrNotExist) {
+		return policy.Documents{}, fmt.Errorf("the folder %s does not exist: `toolbus policy init` writes a set", f.set)
+	}
+	return policy.ReadFolder(os.DirFS(f.set))
+}
+
+// parse reads and parses the set.
 func (f policyFolders) parse() (*policy.Set, error) {
-	documents, err := policy.ReadFolder(os.DirFS(f.set))
+	documents, err := f.documents()
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +140,11 @@ func (g *global) initPolicy(ctx context.Context, f policyFolders, ofBus, force b
 		fmt.Fprintln(g.env.stderr, "replaced:", strings.Join(replaced, ", "))
 	}
 	written := setNames()
-	return g.say(written, strings.Join(written, "\n"))
+	paths := make([]string, len(written))
+	for i, name := range written {
+		paths[i] = cli.EscapeText(filepath.Join(f.set, name))
+	}
+	return g.say(written, strings.Join(paths, "\n"))
 }
 
 // writePolicy writes a set that allows all tools into a folder. It replaces files only if force is true, and returns
@@ -179,7 +191,7 @@ what has no effect.`,
 
 // lint returns the problems of the set. The error is about what lint does not check, such as the manifests.
 func (f policyFolders) lint() (tool.Problems, error) {
-	documents, err := policy.ReadFolder(os.DirFS(f.set))
+	documents, err := f.documents()
 	if found, ok := errors.AsType[tool.Problems](err); ok {
 		return found, nil
 	}

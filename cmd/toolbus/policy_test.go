@@ -42,7 +42,12 @@ func TestPolicy(t *testing.T) {
 	dir, s := t.TempDir(), shell{t: t}
 	tools := []string{"--tools", toolsFolder(t)}
 	code, out, stderr := s.do(append([]string{"policy", "init", dir}, tools...)...)
-	if code != 0 || out != "policy/roles.yaml\npolicy/lanes.yaml\ntools/tool_registry.yaml\n" {
+	for _, document := range policy.AllDocuments() {
+		if !strings.Contains(out, filepath.Join(dir, document.File)+"\n") {
+			t.Errorf("init names no %s: %s", document.File, out)
+		}
+	}
+	if code != 0 || strings.Count(out, "\n") != 3 {
 		t.Fatalf("init: exit %d: %s%s", code, out, stderr)
 	}
 	if code, _, stderr := s.do(append([]string{"policy", "init", dir}, tools...)...); code != 1 ||
@@ -96,6 +101,13 @@ func TestPolicyLint(t *testing.T) {
 	dir, s := t.TempDir(), shell{t: t}
 	if code, out, _ := s.do("policy", "lint", dir, "--json"); code != 1 || strings.Count(out, `"fix"`) != 3 {
 		t.Errorf("without documents: exit %d: %s", code, out)
+	}
+	none := filepath.Join(dir, "nosuch")
+	for _, args := range []string{"lint " + none, "can agent --policy " + none} {
+		code, out, stderr := s.do(append([]string{"policy"}, strings.Fields(args)...)...)
+		if code != 1 || strings.Count(out+stderr, "\n") != 1 || !strings.Contains(stderr, none+" does not exist: ") {
+			t.Errorf("%s: exit %d: %s%s", args, code, out, stderr)
+		}
 	}
 	write := func(name, text string) { writeFile(t, filepath.Join(dir, name), text) }
 	write(policy.RolesFile, "roles: [{role_id: agent, allowed_lanes: [defualt]}]")

@@ -68,7 +68,7 @@ Exit codes: 0 listed, also an empty list; 11 the bus refused, with the reason.`,
 
 func writeDamaged(to io.Writer, zone *time.Location, all []envelope.DamagedCall) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(to, "the list is empty")
+		_, err := fmt.Fprintln(to, "no call with a damaged log is known")
 		return err
 	}
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)

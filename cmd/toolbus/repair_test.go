@@ -16,7 +16,7 @@ func TestRepairMistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{"repair list", 0, "the list is empty"},
+		{"repair list", 0, "no call with a damaged log is known"},
 		{"repair list --json", 0, `"calls"`},
 		{"repair list hello.x", 2, "no arguments"},
 		{"repair accept --reason r", 2, "one call reference"},

@@ -27,8 +27,11 @@ func (t *table) add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// write prints the table.
+// write prints the table, or nothing without rows.
 func (t *table) write(to io.Writer) error {
+	if len(t.rows) == 0 {
+		return nil
+	}
 	var columns, below []int
 	widths, used := t.widths(), 0
 	for i, width := range widths {

@@ -25,6 +25,10 @@ func TestTable(t *testing.T) {
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)
 	}
+	out.Reset()
+	if err := (&table{header: all.header}).write(&out); err != nil || out.Len() > 0 {
+		t.Errorf("without rows: %v, %q", err, out.String())
+	}
 }
 
 // The tables of operators fit into a terminal, with names as long as they get.

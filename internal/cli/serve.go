@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -153,6 +154,9 @@ func (n *Node) Toolset() (*toolbus.Toolset, error) {
 	err := thrifty(func() error { return tools.AddFolder(n.Tools) })
 	if problems, ok := errors.AsType[tool.Problems](err); ok {
 		err = problems.Below(n.Tools)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		err = fmt.Errorf("%w: name the folder of the tools with --tools DIR", err)
 	}
 	if err != nil {
 		return nil, err

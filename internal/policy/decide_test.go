@@ -349,7 +349,7 @@ func TestRefusalOfALane(t *testing.T) {
 	}
 	s := compiled(t, policy.Write(roles, lanes, []policy.Entry{entry("t", "open")}),
 		manifest("t", "1.0.0", call.Pure, nil))
-	const own, allowing = "call in a lane of the role: night, open", ": open"
+	const own, allowing = "call in a lane of the role (--lane of toolbus call): night, open", ": open"
 	for _, c := range []struct{ role, lane, tool, says, fix string }{
 		{"agent", "opne", "t", `the role "agent" has no lane "opne"; did you mean "open"?`, allowing},
 		{"agent", "Nigt", "x", `the role "agent" has no lane "Nigt"; did you mean "night"?`, own},

@@ -45,9 +45,10 @@ func (s *Snapshot) Refusal(q Question, d Decision) *envelope.Error {
 	case q.LaneBound && len(lanes)+len(own) > 0:
 		refusal = refusal.WithFix(fixBound)
 	case len(lanes) > 0:
-		refusal = refusal.WithFix("call it in another lane of the role that allows the tool: " + some(lanes))
+		refusal = refusal.WithFix("call it in another lane of the role that allows the tool (--lane of toolbus call): " +
+			some(lanes))
 	case len(own) > 0:
-		refusal = refusal.WithFix("call in a lane of the role: " + some(own))
+		refusal = refusal.WithFix("call in a lane of the role (--lane of toolbus call): " + some(own))
 	}
 	return refusal
 }

@@ -41,8 +41,9 @@ func manifestWords() words {
 
 func documentWords() words {
 	return words{
-		"document", "a file holds one document", "start from the example in docs/", "name fewer things in one document",
-		maxDocumentTokens,
+		"document", "a file holds one document",
+		"`toolbus policy init` writes a policy set, see docs/policy.md; docs/manifest.md has defaults.yaml",
+		"name fewer things in one document", maxDocumentTokens,
 	}
 }
 

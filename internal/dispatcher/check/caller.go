@@ -46,10 +46,10 @@ func notCarried(roles []string, role string) *envelope.Error {
 			"renewed or narrowed it").WithFix("replace all dispatchers, then ask for a new token, or narrow one again")
 	case role == "":
 		return envelope.NewError(envelope.CodeScope, "context.role_id is missing, and the token carries more than one role").
-			WithFix("name one of its roles as context.role_id: " + choice)
+			WithFix("name one of its roles as context.role_id (--role-id of toolbus call): " + choice)
 	}
 	return envelope.NewError(envelope.CodeScope, fmt.Sprintf("the token does not carry the role %.100q", role)).
-		WithFix("name a role that it carries as context.role_id: " + choice +
+		WithFix("name a role that it carries as context.role_id (--role-id of toolbus call): " + choice +
 			"; or ask an operator for a token with the role")
 }
 
