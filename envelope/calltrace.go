@@ -27,7 +27,8 @@ type TraceEvent struct {
 	// It means for a claim that an earlier run may have been lost. A pure or idempotent call has no claim at its first
 	// run, and this first claim came late enough for a second one.
 	Lost bool `json:"lost,omitzero"`
-	// By is the process: the dispatcher of a request, the executor of a claim or a run, and who decided an outcome.
+	// By is the process: the dispatcher of a request, the executor of a claim, a run or a lookup, and the decider of an
+	// outcome.
 	By string `json:"by,omitzero"`
 	// Actor sent the request. It is missing if the sender of the question is another actor and no operator.
 	Actor    string    `json:"actor,omitzero"`
@@ -57,5 +58,6 @@ const (
 	TraceJoined    TraceKind = "joined"
 	TraceClaimed   TraceKind = "claimed"
 	TraceRun       TraceKind = "run"
+	TraceLookup    TraceKind = "lookup" // the lookup of the tool found the effect of a run whose executor was lost
 	TraceOutcome   TraceKind = "outcome"
 )

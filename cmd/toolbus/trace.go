@@ -21,9 +21,10 @@ func traceCmd(g *global) *cobra.Command {
 		Long: `Shows what the log has of a call: requests, joins, claims, runs and outcomes of all its attempts. REF is the
 reference that "call" printed to standard error. TIME is since the first request. Dots are the time in the queue, and
 = that of a run, whose stored chunks are counted by kind. x is a run whose executor was lost, until another one
-continued the call. The first run of a pure or idempotent call has no claim: if its executor is lost, the time is
-shown as queued, and the claim of the next run says so. A row fits into 80 columns. An agent may ask about its own
-calls, an operator about all calls of its tenant. The log keeps a call as long as its outcome (limits.retention_s).
+continued the call, or asked the lookup of the tool; a row lookup says that this found the effect. The first run of a
+pure or idempotent call has no claim: if its executor is lost, the time is shown as queued, and the claim of the next
+run says so. A row fits into 80 columns. An agent may ask about its own calls, an operator about all calls of its
+tenant. The log keeps a call as long as its outcome (limits.retention_s).
 
 Exit codes: 0 shown, also if the call is open; 11 the bus refused, with the reason.`,
 		Example: "  toolbus trace text_2esearch.0kd3…  # the reference that `call` printed\n" +
@@ -157,6 +158,8 @@ func (w *waterfall) describe(e envelope.TraceEvent) (who string, details []strin
 		return e.By, details
 	case envelope.TraceRun:
 		return e.By, w.run(e)
+	case envelope.TraceLookup:
+		return e.By, []string{"effect found"}
 	case envelope.TraceOutcome:
 		if e.Code != "" {
 			details = append(details, string(e.Code))

@@ -94,6 +94,21 @@ func TestTraceOfAttempts(t *testing.T) {
 	}
 }
 
+// A lookup that found the effect of a lost run has a row that says so.
+func TestTraceOfLookup(t *testing.T) {
+	var out strings.Builder
+	r := envelope.TraceResponse{Pool: "default", Events: []envelope.TraceEvent{
+		{Kind: envelope.TraceLookup, Attempt: 1, By: "default/b"},
+		{Kind: envelope.TraceOutcome, Attempt: 1, By: "b", Status: envelope.Success},
+	}}
+	if err := newWaterfall(&out, &r).write(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "  1 lookup    b ") || !strings.Contains(out.String(), " effect found\n") {
+		t.Error(out.String())
+	}
+}
+
 // A run whose executor was lost has a bar of its own, and a first claim says that an earlier run may be lost.
 func TestTraceOfLostRun(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0).UTC()

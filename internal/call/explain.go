@@ -82,7 +82,7 @@ func explainEnd(who string, s State, a Attempt, e *envelope.Error) string {
 	d := a.Decision
 	after := d.At.Time().Sub(a.At.Time()).Round(time.Millisecond)
 	if d.Status == envelope.Success {
-		if found(s, a) {
+		if FoundEffect(s, a) {
 			return fmt.Sprintf("%s succeeded after %s: %s; its outcome is kept and replayed.", who, after, FoundByLookup)
 		}
 		return fmt.Sprintf("%s succeeded after %s; its outcome is kept and replayed.", who, after)
@@ -107,9 +107,13 @@ const gone = "the process that ran the call is gone"
 // FoundByLookup says how it is known that a call has success whose executor is gone.
 const FoundByLookup = gone + "; its effect was found by the lookup of the tool"
 
-// found reports whether the lookup of the tool confirmed the effect of a successful attempt: another process than the
-// claimer decided it, and it may not run again.
-func found(s State, a Attempt) bool {
+// FoundEffect reports whether the lookup of the tool confirmed the effect of a decided attempt.
+func FoundEffect(s State, a Attempt) bool {
+	return a.Decision.Status == envelope.Success && ByAnother(s, a)
+}
+
+// ByAnother reports whether another process than the claimer decided an attempt that may not run again.
+func ByAnother(s State, a Attempt) bool {
 	return !s.MayRunAgain() && a.Claim != nil && Instance(a.Claim.Nonce) != Instance(a.Decision.Nonce)
 }
 

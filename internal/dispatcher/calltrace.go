@@ -72,6 +72,11 @@ func (d *Dispatcher) traceAttempt(
 	if run != nil {
 		events = append(events, *run)
 	}
+	if outcome != nil && call.FoundEffect(s, a) {
+		events = append(events, envelope.TraceEvent{
+			Kind: envelope.TraceLookup, Attempt: a.N, At: outcome.At, By: s.Pool + "/" + outcome.By,
+		})
+	}
 	slices.SortStableFunc(events[1:], func(x, y envelope.TraceEvent) int {
 		return cmp.Compare(x.At.UnixMilli(), y.At.UnixMilli()) // a claim is in ms, and before its run
 	})
@@ -144,17 +149,18 @@ func (d *Dispatcher) traceEnd(ctx context.Context, s call.State, a call.Attempt)
 		}
 	}
 	queued := a.At.Time().Add(time.Duration(metrics.QueueMS) * time.Millisecond)
+	asked := by.Fence > 0 && call.ByAnother(s, a) // the fence is that of the lost run, whose lookup the decider asked
 	switch {
 	case by.NotTaken:
 		return end, nil
-	case by.By == call.ByExecutor && by.Fence > 0: // the executor has run it
+	case by.By == call.ByExecutor && by.Fence > 0 && !asked: // the executor has run it
 		run.At, run.DurationMS, run.By, run.Fence = queued, metrics.DurationMS, s.Pool+"/"+end.By, by.Fence
 		if c := a.Claim; c != nil && c.Fence == by.Fence && c.At.Time().After(queued) { // the clocks differ by some ms
 			run.At = c.At.Time()
 		}
 	case a.Claim != nil && a.Claim.At > 0: // it ran until then at the most
 		run.At, run.DurationMS, run.By = a.Claim.At.Time(), int64(by.At-a.Claim.At), a.Claim.By
-		run.Lost = by.Answer != ""
+		run.Lost = by.Answer != "" || asked
 	default:
 		return end, nil
 	}

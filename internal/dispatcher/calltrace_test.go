@@ -87,6 +87,31 @@ func TestTraced(t *testing.T) {
 	})
 }
 
+// A run whose effect the lookup found is that of the executor that claimed it, which was lost. The executor that asked
+// the lookup has a row of its own.
+func TestTracedLookup(t *testing.T) {
+	bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
+		w.d.Heads = stored{w.log}
+		w.manifest.Capability.Lookup = true
+		w.ask(1)
+		w.claim()
+		pass(2 * time.Second)
+		w.endsAs(call.Completion{Cause: call.Confirmed, By: call.ByExecutor, Nonce: "e2.1", Now: call.At(time.Now()),
+			Fence: w.state().Last().Claim.Fence})
+		r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()}, time.Second)
+		if refusal != nil || len(r.Events) != 5 {
+			t.Fatalf("%+v, %v", r.Events, refusal)
+		}
+		run, lookup := r.Events[2], r.Events[3]
+		if run.Kind != envelope.TraceRun || !run.Lost || run.By != "default/e1" || run.DurationMS != 2000 {
+			t.Errorf("%+v", run)
+		}
+		if lookup.Kind != envelope.TraceLookup || lookup.By != "default/e2" || !lookup.At.Equal(r.Events[4].At) {
+			t.Errorf("%+v", lookup)
+		}
+	})
+}
+
 // A run that another claim followed, or whose effect was asked for, is shown as lost. The first claim of a call that
 // runs without one at first says that an earlier run may be lost, if it came a lease after the request.
 func TestTracedLostRuns(t *testing.T) {
