@@ -21,10 +21,11 @@ func traceCmd(g *global) *cobra.Command {
 		Long: `Shows what the log has of a call: requests, joins, claims, runs and outcomes of all its attempts. REF is the
 reference that "call" printed to standard error. TIME is since the first request. Dots are the time in the queue, and
 = that of a run, whose stored chunks are counted by kind. x is a run whose executor was lost, until another one
-continued the call, or asked the lookup of the tool; a row lookup says that this found the effect. The first run of a
-pure or idempotent call has no claim: if its executor is lost, the time is shown as queued, and the claim of the next
-run says so. A row fits into 80 columns. An agent may ask about its own calls, an operator about all calls of its
-tenant. The log keeps a call as long as its outcome (limits.retention_s).
+continued the call, or asked the lookup of the tool; a row lookup says that this found the effect. It is also a run
+that was open at a deadline when no dispatcher served. The first run of a pure or idempotent call has no claim: if its
+executor is lost, the time is shown as queued, and the claim of the next run says so. A row fits into 80 columns. An
+agent may ask about its own calls, an operator about all calls of its tenant. The log keeps a call as long as its
+outcome (limits.retention_s).
 
 Exit codes: 0 shown, also if the call is open; 11 the bus refused, with the reason.`,
 		Example: "  toolbus trace text_2esearch.0kd3…  # the reference that `call` printed\n" +
@@ -75,7 +76,8 @@ func (w *waterfall) open() bool {
 	return n > 0 && w.trace.Events[n-1].Kind != envelope.TraceOutcome
 }
 
-// end returns when the bar of an event ends: that of a request when the attempt leaves the queue.
+// end returns when the bar of an event ends: that of a request when the attempt leaves the queue, at its deadline at
+// the latest.
 func (w *waterfall) end(e envelope.TraceEvent) time.Time {
 	switch {
 	case e.Running:
@@ -85,12 +87,17 @@ func (w *waterfall) end(e envelope.TraceEvent) time.Time {
 	case e.Kind != envelope.TraceRequested:
 		return e.At
 	}
+	until := w.trace.Now
 	for _, next := range w.trace.Events {
 		if next.Attempt == e.Attempt && next.Kind != envelope.TraceRequested && next.Kind != envelope.TraceJoined {
-			return next.At
+			until = next.At
+			break
 		}
 	}
-	return w.trace.Now
+	if until.After(e.Deadline) { // decided late: no executor takes the call from the queue any more
+		return e.Deadline
+	}
+	return until
 }
 
 func (w *waterfall) write() error {
@@ -199,7 +206,7 @@ func (w *waterfall) bar(e envelope.TraceEvent) string {
 		mark = "x"
 	}
 	from, to := cell(e.At), cell(w.end(e))
-	return strings.Repeat(" ", from) + strings.Repeat(cmp.Or(mark, "|"), to-from+1)
+	return strings.Repeat(" ", from) + strings.Repeat(cmp.Or(mark, "|"), max(to-from, 0)+1)
 }
 
 // brief returns a duration with three digits or so.

@@ -109,6 +109,22 @@ func TestTraceOfLookup(t *testing.T) {
 	}
 }
 
+// The bar of the queue ends at the deadline, also if the call was decided long after it.
+func TestTraceOfLateDecision(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0).UTC()
+	var out strings.Builder
+	r := envelope.TraceResponse{Pool: "default", Events: []envelope.TraceEvent{
+		{Kind: envelope.TraceRequested, Attempt: 1, At: start, Deadline: start.Add(time.Second)},
+		{Kind: envelope.TraceOutcome, Attempt: 1, At: start.Add(25 * time.Second), Status: envelope.RetryableError},
+	}}
+	if err := newWaterfall(&out, &r).write(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), " ..\n") {
+		t.Error(out.String())
+	}
+}
+
 // A run whose executor was lost has a bar of its own, and a first claim says that an earlier run may be lost.
 func TestTraceOfLostRun(t *testing.T) {
 	start := time.Unix(1_800_000_000, 0).UTC()

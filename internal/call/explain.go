@@ -155,6 +155,11 @@ func cause(s State, a Attempt) string {
 // Reason returns a message and a fix for a decided attempt, if the log shows more than the code of its error. A text is
 // "" where that of the code is right.
 func Reason(s State, a Attempt) (message, fix string) {
+	message, fix = reason(s, a)
+	return unserved(a, message, fix)
+}
+
+func reason(s State, a Attempt) (message, fix string) {
 	const again = "; then call again with the same key"
 	switch d := a.Decision; {
 	case d.Answer != "":

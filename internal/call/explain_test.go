@@ -198,6 +198,48 @@ func TestReasonOfSilence(t *testing.T) {
 	}
 }
 
+// A call that was decided long after its deadline had no dispatcher: more time would not have helped. A decision a
+// second after the deadline is not late, nor one of an executor that ran the call.
+func TestReasonOfLateDecision(t *testing.T) {
+	t.Parallel()
+	const late = "; the call was decided 37s after the deadline, when a dispatcher was there again: no dispatcher served"
+	for name, c := range map[string]struct {
+		class call.EffectClass
+		claim bool
+		fix   string
+	}{
+		"may run without a claim": {call.Idempotent, false, "call again with the same key"},
+		"claimed":                 {call.SideEffectful, true, "find out whether the effect took place"},
+		"not taken":               {call.SideEffectful, false, "call again with the same key"},
+	} {
+		for _, end := range []struct {
+			by    call.Decider
+			fence uint64
+			after call.UnixMS
+			late  bool
+		}{
+			{call.ByDeadline, 0, 37_000, true},
+			{call.ByDeadline, 0, 1000, false},
+			{call.ByExecutor, 0, 37_000, true},  // it got the call after the deadline
+			{call.ByExecutor, 7, 37_000, false}, // it ran the call until the deadline
+		} {
+			j := newJournal(t)
+			j.admit(c.class, "A")
+			if c.claim {
+				j.claim("c")
+			}
+			s := j.decide(call.Completion{Cause: call.TimedOut, By: end.by, Fence: end.fence, Now: start + 15_000 + end.after})
+			message, fix := call.Reason(s, s.Last())
+			if strings.Contains(message, late) != end.late {
+				t.Errorf("%s: %+v: %q", name, end, message)
+			}
+			if end.late && (!strings.HasPrefix(fix, c.fix) || strings.Contains(fix, "timeout")) {
+				t.Errorf("%s: %q", name, fix)
+			}
+		}
+	}
+}
+
 // The command that starts an executor says which credentials it needs.
 func TestReasonNamesCredentials(t *testing.T) {
 	t.Parallel()

@@ -158,9 +158,9 @@ func (d *Dispatcher) traceEnd(ctx context.Context, s call.State, a call.Attempt)
 		if c := a.Claim; c != nil && c.Fence == by.Fence && c.At.Time().After(queued) { // the clocks differ by some ms
 			run.At = c.At.Time()
 		}
-	case a.Claim != nil && a.Claim.At > 0: // it ran until then at the most
-		run.At, run.DurationMS, run.By = a.Claim.At.Time(), int64(by.At-a.Claim.At), a.Claim.By
-		run.Lost = by.Answer != "" || asked
+	case a.Claim != nil && a.Claim.At > 0: // it ran until then at the most, and nothing is known of it after its deadline
+		run.At, run.DurationMS, run.By = a.Claim.At.Time(), int64(max(0, min(by.At, a.Deadline)-a.Claim.At)), a.Claim.By
+		run.Lost = by.Answer != "" || asked || call.LateBy(a) > 0
 	default:
 		return end, nil
 	}

@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -110,6 +111,33 @@ func TestTracedLookup(t *testing.T) {
 			t.Errorf("%+v", lookup)
 		}
 	})
+}
+
+// No dispatcher served at the deadline: nothing is known of the run after it, which is lost, and why does not blame the
+// tool.
+func TestTracedLateDecision(t *testing.T) {
+	for _, class := range []call.EffectClass{call.Idempotent, call.SideEffectful} {
+		bubble(t, class, func(t *testing.T, w *world) {
+			w.d.Heads = stored{w.log}
+			w.ask(1)
+			pass(time.Second)
+			w.claim()
+			w.stop()
+			pass(29 * time.Second)
+			w.endsAs(call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "d2.1", Now: call.At(time.Now())})
+			r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()}, time.Second)
+			if refusal != nil || len(r.Events) != 4 {
+				t.Fatalf("%+v, %v", r.Events, refusal)
+			}
+			if run := r.Events[2]; run.Kind != envelope.TraceRun || !run.Lost || run.DurationMS != 9000 {
+				t.Errorf("%s: %+v", class, run)
+			}
+			why, _ := w.d.Why(t.Context(), from("agent"), w.query(1))
+			if !strings.Contains(why.Sentence, "decided 20s after the deadline") || strings.Contains(why.Sentence, "slow") {
+				t.Errorf("%s: %s", class, why.Sentence)
+			}
+		})
+	}
 }
 
 // A run that another claim followed, or whose effect was asked for, is shown as lost. The first claim of a call that
