@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
@@ -160,7 +161,7 @@ func (w *waterfall) describe(e envelope.TraceEvent) (who string, details []strin
 	case envelope.TraceClaimed:
 		details = []string{fmt.Sprintf("claim %d", e.Claim)}
 		if e.Lost {
-			details = append(details, "an executor that ran it before may be lost")
+			details = append(details, call.RanBefore)
 		}
 		return e.By, details
 	case envelope.TraceRun:

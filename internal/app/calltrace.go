@@ -16,7 +16,7 @@ const countedFrames = 4
 func (d *dispatcherParts) trace(
 	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (envelope.TraceResponse, *envelope.Error) {
-	r, s, refusal := d.dispatcher.Traced(ctx, from, q, d.Lease)
+	r, s, refusal := d.dispatcher.Traced(ctx, from, q)
 	if refusal != nil {
 		return r, refusal
 	}

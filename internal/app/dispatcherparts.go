@@ -171,7 +171,7 @@ func (d *dispatcherParts) newDispatcher(pools *heartbeat.Store, findings *heartb
 			Silent: d.Log.UnackedFor, Trace: d.Trace, Logger: d.Logger,
 		},
 		Names: o.Tools, Replies: rpc.NewReplies(d.NC, d.Logger), Records: d.journal, Control: d.control, Pools: pools,
-		Overflow: d.evidence, Partitions: d.Log.Partitions(),
+		Overflow: d.evidence, Partitions: d.Log.Partitions(), Lease: d.Lease,
 	})
 }
 

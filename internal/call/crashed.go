@@ -42,3 +42,20 @@ func unserved(a Attempt, message, fix string) (string, string) {
 	return fmt.Sprintf("%s; the call was decided %s after the deadline, when a dispatcher was there again: no dispatcher "+
 		"served in between", cmp.Or(message, "no outcome came by the deadline"), late.Round(time.Millisecond)), fix
 }
+
+// RanBefore says of a claim that another executor may have run the attempt before.
+const RanBefore = "an executor that ran it before may be lost"
+
+// LateFirst reports whether c is the first claim of attempt a, and came late enough for a second run. Executors take a
+// call from another one after the lease. A pure or idempotent call has no claim at its first run.
+func LateFirst(s State, a Attempt, c *Claim, lease time.Duration) bool {
+	return c.Count == 1 && s.MayRunAgain() && cmp.Or(c.At, a.At).Time().Sub(a.At.Time()) >= lease
+}
+
+// LostBefore returns a sentence that says that attempt a may have run before its last claim, or "".
+func LostBefore(s State, a Attempt, lease time.Duration) string {
+	if c := a.Claim; c != nil && (c.Count > 1 || LateFirst(s, a, c, lease)) {
+		return fmt.Sprintf("Claim %d: %s.", c.Count, RanBefore)
+	}
+	return ""
+}

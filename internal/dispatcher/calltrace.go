@@ -17,10 +17,9 @@ import (
 const tracedAttempts = 10
 
 // Traced returns the events of a call, for those who may ask why, and the state of its log. It leaves out attempts that
-// the token of the sender does not cover, and other attempts than that of q.CallID, if that is set. A call goes to
-// another executor after the lease.
+// the token of the sender does not cover, and other attempts than that of q.CallID, if that is set.
 func (d *Dispatcher) Traced(
-	ctx context.Context, from call.Sender, q envelope.CallRef, lease time.Duration,
+	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (none envelope.TraceResponse, _ call.State, _ *envelope.Error) {
 	last, only, refusal := d.attempt(ctx, subjects.OpTrace, from, q)
 	if refusal != nil {
@@ -41,7 +40,7 @@ func (d *Dispatcher) Traced(
 		if !covered(ctx, a) || q.CallID != "" && a.N != only.N {
 			continue
 		}
-		events := d.traceAttempt(ctx, s, a, stored, lease)
+		events := d.traceAttempt(ctx, s, a, stored)
 		if !all && subjects.Token(a.Owner.Actor) != from.Actor {
 			events[0].Actor, events[0].TraceID = "", ""
 		}
@@ -60,14 +59,14 @@ func tracedFrom(s call.State, q envelope.CallRef, only call.Attempt) uint64 {
 
 // traceAttempt returns the events of attempt a: the request first, the outcome last, and the others by their times.
 func (d *Dispatcher) traceAttempt(
-	ctx context.Context, s call.State, a call.Attempt, stored []call.Entry, lease time.Duration,
+	ctx context.Context, s call.State, a call.Attempt, stored []call.Entry,
 ) []envelope.TraceEvent {
 	events := []envelope.TraceEvent{{
 		Kind: envelope.TraceRequested, Attempt: a.N, At: a.At.Time().UTC(), By: call.Instance(a.Nonce),
 		Actor: a.Owner.Actor, TraceID: a.Owner.Trace, Priority: a.Priority, Deadline: a.Due().UTC(),
 	}}
 	events = append(events, traceJoins(a, stored)...)
-	events = append(events, traceClaims(s, a, stored, lease)...)
+	events = append(events, d.traceClaims(s, a, stored)...)
 	outcome, run := d.traceEnd(ctx, s, a)
 	if run != nil {
 		events = append(events, *run)
@@ -102,9 +101,7 @@ func traceJoins(a call.Attempt, stored []call.Entry) (events []envelope.TraceEve
 
 // traceClaims returns the stored claims of attempt a, and the runs of all but the last one: an executor claims an
 // attempt that has a claim only if that executor is gone. The last claim is in the state, too, and may have expired.
-func traceClaims(
-	s call.State, a call.Attempt, stored []call.Entry, lease time.Duration,
-) (events []envelope.TraceEvent) {
+func (d *Dispatcher) traceClaims(s call.State, a call.Attempt, stored []call.Entry) (events []envelope.TraceEvent) {
 	claims := []*call.Claim{}
 	for _, e := range stored {
 		if now, _ := e.State.Attempt(a.N); e.Kind == call.Claimed && e.Attempt == a.N && now.Claim != nil {
@@ -118,7 +115,7 @@ func traceClaims(
 		at := cmp.Or(c.At, a.At)
 		events = append(events, envelope.TraceEvent{
 			Kind: envelope.TraceClaimed, Attempt: a.N, At: at.Time().UTC(), By: c.By, Claim: c.Count,
-			Lost: c.Count == 1 && s.MayRunAgain() && at.Time().Sub(a.At.Time()) >= lease,
+			Lost: call.LateFirst(s, a, c, d.Lease),
 		})
 		if i < len(claims)-1 {
 			events = append(events, envelope.TraceEvent{

@@ -32,11 +32,11 @@ func (l stored) Events(context.Context, string, string, uint64) ([]call.Entry, e
 // actor that only joined does not learn who sent the request, and an operator does.
 func TestTraced(t *testing.T) {
 	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
-		w.d.Heads = stored{w.log}
+		w.d.Heads, w.d.Lease = stored{w.log}, time.Second
 		trace := func(ctx context.Context, actor string, q envelope.CallRef) (
 			kinds []envelope.TraceKind, _ []envelope.TraceEvent) {
 			t.Helper()
-			r, _, refusal := w.d.Traced(ctx, from(actor), q, 200*time.Millisecond)
+			r, _, refusal := w.d.Traced(ctx, from(actor), q)
 			if refusal != nil || r.Ref != w.state().Ref() {
 				t.Fatalf("%+v, %v", r, refusal)
 			}
@@ -77,7 +77,7 @@ func TestTraced(t *testing.T) {
 		if _, events = trace(operator, "operator", q); events[0].Actor != "agent" {
 			t.Errorf("to an operator: %+v", events[0])
 		}
-		if _, _, refusal := w.d.Traced(t.Context(), from("other"), q, time.Second); refusal == nil ||
+		if _, _, refusal := w.d.Traced(t.Context(), from("other"), q); refusal == nil ||
 			refusal.Code != envelope.CodeNotFound {
 			t.Errorf("to a stranger: %v", refusal)
 		}
@@ -99,7 +99,7 @@ func TestTracedLookup(t *testing.T) {
 		pass(2 * time.Second)
 		w.endsAs(call.Completion{Cause: call.Confirmed, By: call.ByExecutor, Nonce: "e2.1", Now: call.At(time.Now()),
 			Fence: w.state().Last().Claim.Fence})
-		r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()}, time.Second)
+		r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()})
 		if refusal != nil || len(r.Events) != 5 {
 			t.Fatalf("%+v, %v", r.Events, refusal)
 		}
@@ -125,7 +125,7 @@ func TestTracedLateDecision(t *testing.T) {
 			w.stop()
 			pass(29 * time.Second)
 			w.endsAs(call.Completion{Cause: call.TimedOut, By: call.ByDeadline, Nonce: "d2.1", Now: call.At(time.Now())})
-			r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()}, time.Second)
+			r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()})
 			if refusal != nil || len(r.Events) != 4 {
 				t.Fatalf("%+v, %v", r.Events, refusal)
 			}
@@ -141,16 +141,20 @@ func TestTracedLateDecision(t *testing.T) {
 }
 
 // A run that another claim followed, or whose effect was asked for, is shown as lost. The first claim of a call that
-// runs without one at first says that an earlier run may be lost, if it came a lease after the request.
+// runs without one at first says that an earlier run may be lost, if it came a lease after the request. So does why.
 func TestTracedLostRuns(t *testing.T) {
 	for class, wait := range map[call.EffectClass]time.Duration{
 		call.Idempotent: time.Second, call.Pure: time.Second - time.Millisecond, call.SideEffectful: time.Second,
 	} {
 		bubble(t, class, func(t *testing.T, w *world) {
-			w.d.Heads = stored{w.log}
+			w.d.Heads, w.d.Lease = stored{w.log}, time.Second
 			w.ask(1)
 			pass(wait)
 			w.claim()
+			why, _ := w.d.Why(t.Context(), from("agent"), w.query(1))
+			if strings.Contains(why.Sentence, " Claim 1: "+call.RanBefore+".\n") != (class == call.Idempotent) {
+				t.Errorf("%s: %s", class, why.Sentence)
+			}
 			pass(2 * time.Second)
 			a, want := w.state().Last(), 0
 			if class == call.SideEffectful {
@@ -164,7 +168,7 @@ func TestTracedLostRuns(t *testing.T) {
 				}
 				want = 1
 			}
-			r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()}, time.Second)
+			r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()})
 			if refusal != nil || len(r.Events) != 4+want {
 				t.Fatalf("%s: %+v, %v", class, r.Events, refusal)
 			}
@@ -177,6 +181,10 @@ func TestTracedLostRuns(t *testing.T) {
 			}
 			if last := r.Events[len(r.Events)-1]; last.Lost {
 				t.Errorf("%s: %+v", class, last)
+			}
+			why, _ = w.d.Why(t.Context(), from("agent"), w.query(1))
+			if strings.Contains(why.Sentence, " Claim 2: "+call.RanBefore+".\n") != (want == 1) {
+				t.Errorf("%s: %s", class, why.Sentence)
 			}
 		})
 	}

@@ -68,6 +68,7 @@ type Options struct {
 	Pools      Pools
 	Overflow   admission.Pools // nil: all calls are of the first step
 	Partitions int             // of the call log; default 1
+	Lease      time.Duration   // after which an executor takes a call from another one
 }
 
 // Dispatcher admits calls. Make one with [New]. Its methods are safe for concurrent use.

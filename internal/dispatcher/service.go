@@ -248,7 +248,8 @@ func unsettled(err error) *envelope.Error {
 }
 
 // Why returns a sentence that says what a call waits for, or why it ended as it did, and one that says by which policy
-// it was allowed. Operators may ask about all calls of their tenant.
+// it was allowed. If the attempt may have run before its last claim, a sentence says so. Operators may ask about all
+// calls of their tenant.
 func (d *Dispatcher) Why(
 	ctx context.Context, from call.Sender, q envelope.CallRef,
 ) (none envelope.WhyResponse, _ *envelope.Error) {
@@ -262,6 +263,7 @@ func (d *Dispatcher) Why(
 	} else {
 		says = call.ExplainEnd(s, a, d.failure(ctx, s, a))
 	}
+	says = strings.TrimSpace(says + " " + call.LostBefore(s, a, d.Lease))
 	return envelope.WhyResponse{Sentence: strings.TrimSpace(says + "\n" + a.Owner.Allowed())}, nil
 }
 
