@@ -66,9 +66,7 @@ func (d *Dispatcher) entry(
 ) (call.Entry, *envelope.Error) {
 	key, err := subjects.ParseRef(ref)
 	if err != nil {
-		return call.Entry{}, envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
-			WithFix("give the reference that the call printed, or that its acceptance named; of a call id " +
-				"`toolbus audit replay --call ID` shows it to auditors and operators")
+		return call.Entry{}, notReference(ref)
 	}
 	if key.Tool == "" { // the reference contains only a digest of the tool id
 		token, _, _ := strings.Cut(ref, ".")
@@ -100,10 +98,6 @@ func logUnread(err error) *envelope.Error {
 		return refusal
 	}
 	return envelope.NewError(envelope.CodeUnavailable, "the call log could not be read").WithRetryAfter(time.Second)
-}
-
-func unknownCall(ref string) *envelope.Error {
-	return envelope.NewError(envelope.CodeNotFound, fmt.Sprintf("no call %q is known to you", ref))
 }
 
 // concerns reports whether the actor owns an attempt of the call, or knows a call id of one, and its token covers that

@@ -321,6 +321,24 @@ func TestResultAndWhy(t *testing.T) {
 	})
 }
 
+// An id that is no reference is refused with a fix that says what it is.
+func TestIDsThatAreNoReferences(t *testing.T) {
+	bubble(t, call.Pure, func(t *testing.T, w *world) {
+		for id, want := range map[string]string{
+			"gate.d-0a18bd2a.5":  "`toolbus why ID` explains it",
+			"calls.17":           "as ref of the record with log_seq 17",
+			"calls_2.17":         "as ref of the record with log_seq 17",
+			"job-crash-00000001": "an idempotency key is no reference",
+			"calls.17abc":        envelope.Lookup(envelope.CodeNotFound).Fix,
+		} {
+			_, refusal := w.d.Result(t.Context(), from("agent"), envelope.CallRef{Ref: id})
+			if refusal == nil || !strings.Contains(refusal.Fix, want) {
+				t.Errorf("%s: %+v", id, refusal)
+			}
+		}
+	})
+}
+
 // Why names what the stored error of an attempt says, and not what its code says of all such attempts.
 func TestWhySaysWhatTheOutcomeSays(t *testing.T) {
 	bubble(t, call.Pure, func(t *testing.T, w *world) {
