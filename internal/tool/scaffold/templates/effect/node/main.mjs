@@ -1,5 +1,7 @@
 // The tool TOOL_ID. One process serves one call: it reads one JSON object, and writes lines of JSON.
-import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import {
+  closeSync, existsSync, fsyncSync, mkdirSync, openSync, readFileSync, renameSync, writeFileSync,
+} from "node:fs";
 
 const write = (line) => process.stdout.write(JSON.stringify(line) + "\n");
 
@@ -10,11 +12,20 @@ const fileOf = (key) => `${effects}/${key}`;
 // find returns the output that a run has committed under the key of its call.
 const find = (key) => (existsSync(fileOf(key)) ? JSON.parse(readFileSync(fileOf(key), "utf8")) : undefined);
 
-// commit commits the effect and the output under the key of the call: both or neither.
+// commit commits the effect and the output under the key of the call: both or neither, also at a power cut.
 function commit(key, output) {
   mkdirSync(effects, { recursive: true });
   writeFileSync(`${fileOf(key)}.new`, JSON.stringify(output));
+  sync(`${fileOf(key)}.new`); // before the rename: otherwise a power cut may leave an empty file
   renameSync(`${fileOf(key)}.new`, fileOf(key));
+  sync(effects);
+}
+
+// sync waits until a file or a folder is on the disk.
+function sync(name) {
+  const opened = openSync(name);
+  fsyncSync(opened);
+  closeSync(opened);
 }
 
 // run returns the last line of the answer.

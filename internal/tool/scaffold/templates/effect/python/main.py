@@ -15,11 +15,20 @@ def find(key):
 
 
 def commit(key, output):
-    """Commit the effect and the output under the key of the call: both or neither."""
+    """Commit the effect and the output under the key of the call: both or neither, also at a power cut."""
     EFFECTS.mkdir(parents=True, exist_ok=True)
     new = EFFECTS / (key + ".new")
     new.write_text(json.dumps(output))
+    sync(new)  # before the rename: otherwise a power cut may leave an empty file
     new.rename(EFFECTS / key)
+    sync(EFFECTS)
+
+
+def sync(path):
+    """Wait until a file or a folder is on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    os.fsync(opened)
+    os.close(opened)
 
 
 def run(key, name):
@@ -38,7 +47,7 @@ def run(key, name):
 def lookup(key):
     """Return what a run has committed. A lookup changes nothing."""
     output = find(key)
-    return {"type": "output", "output": output} if output else {"type": "absent"}
+    return {"type": "output", "output": output} if output is not None else {"type": "absent"}
 
 
 if __name__ == "__main__":

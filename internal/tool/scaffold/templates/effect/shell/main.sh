@@ -18,6 +18,8 @@ fi
 if ! [ -e "$effect" ]; then # otherwise an earlier run has committed effect and output
 	mkdir -p "$EFFECTS"
 	jq -nc --arg text "Hello $name" '{type: "output", output: {text: $text}}' >"$effect.new"
+	sync "$effect.new" # before the rename: otherwise a power cut may leave an empty file
 	mv "$effect.new" "$effect"
+	sync "$EFFECTS"
 fi
 cat "$effect"
