@@ -206,6 +206,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 	sayWhyAgain(ctx, g, c, accepted)
 	nameTimeout(ctx, g, c, call.Context.RoleID, resp)
 	nameRepair(g, resp)
+	nameKey(g, resp, ref)
 	return conclude(ctx, g, call, resp, ref)
 }
 

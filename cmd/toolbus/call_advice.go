@@ -9,7 +9,9 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
 // adviceTime is how long a command asks the bus about a call that has ended.
@@ -83,6 +85,23 @@ func withRepair(e *envelope.Error, folder string) string {
 		fix += "; what it wrote to standard error is below"
 	}
 	return fix
+}
+
+// nameKey lets the fix of an error with an unknown effect name the key that the tool was given.
+func nameKey(g *global, r *envelope.Response, ref string) {
+	if !g.json && r.Error != nil {
+		r.Error.WithFix(withToolKey(r.Error, ref))
+	}
+}
+
+// withToolKey returns the fix of an error of the call with a reference, or "". The key of the caller is of no use to
+// the owner of the tool, since a program gets another one.
+func withToolKey(e *envelope.Error, ref string) string {
+	key, err := subjects.ParseRef(ref)
+	if err != nil || e.Retryable || e.Details.Effect != envelope.EffectUnknown {
+		return e.Fix
+	}
+	return e.Fix + "; " + call.KnownAs(key.ID)
 }
 
 // sayWhyAgain prints why the last of several attempts was made. all holds the attempts that were accepted.

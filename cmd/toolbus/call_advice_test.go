@@ -71,6 +71,22 @@ func TestNewKeyIsAdvisedWithoutEffect(t *testing.T) {
 	}
 }
 
+// The fix of an unknown effect names the key that the tool was given, unless the call may run again.
+func TestKeyOfUnknownEffect(t *testing.T) {
+	const says = "; the tool knows the call as bqkfb13odumtr7qrm50p00isii2o6c9j: look for its effect under that name"
+	for code, want := range map[envelope.Code]bool{
+		envelope.CodeToolUnknownState: true, envelope.CodeTimeoutUnknown: true, envelope.CodeTimeout: false,
+	} {
+		e := envelope.NewError(code, "").WithEffect(envelope.EffectUnknown)
+		if got := withToolKey(e, "play.bqkfb13odumtr7qrm50p00isii2o6c9j"); strings.HasSuffix(got, says) != want {
+			t.Errorf("%s: %s", code, got)
+		}
+		if got := withToolKey(e, ""); got != e.Fix {
+			t.Errorf("%s without a reference: %s", code, got)
+		}
+	}
+}
+
 // On the user's own bus, the fix of a fault of a tool says what its owner does, and that of an undeclared member or
 // function that the manifest may be older than the program.
 func TestAdviceToOwner(t *testing.T) {

@@ -88,7 +88,8 @@ func explainEnd(who string, s State, a Attempt, e *envelope.Error) string {
 		return fmt.Sprintf("%s succeeded after %s; its outcome is kept and replayed.", who, after)
 	}
 	next := "the same key returns this outcome and does not run again"
-	if d.Status == envelope.RetryableError {
+	switch {
+	case d.Status == envelope.RetryableError:
 		next = "the same key may be asked again and runs as the next attempt"
 		if e != nil && e.Fix != envelope.Lookup(e.Code).Fix {
 			next = e.Fix
@@ -96,9 +97,16 @@ func explainEnd(who string, s State, a Attempt, e *envelope.Error) string {
 		if s.Last().N > a.N {
 			next = fmt.Sprintf("attempt %d followed", s.Last().N)
 		}
+	case d.Effect == envelope.EffectUnknown:
+		next += "; " + KnownAs(s.ID)
 	}
 	return fmt.Sprintf("%s ended after %s with %s (%s), decided by the %s, effect %s: %s; %s.",
 		who, after, d.Status, d.Code, d.By, d.Effect, says(e, cause(s, a)), next)
+}
+
+// KnownAs says how the effect of a call can be found out. id is that of its log, which is also the key of the tool.
+func KnownAs(id string) string {
+	return "the tool knows the call as " + id + ": look for its effect under that name"
 }
 
 // gone is why a process that did not run a call decides it.

@@ -111,7 +111,8 @@ func TestExplain(t *testing.T) {
 			}, time.Second, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with terminal_error (S-TOOL-UNKNOWN), decided by the " +
 				"dispatcher, effect unknown: the process that ran the call is gone; no lookup was asked, because no live " +
-				"executor has the admitted build; the same key returns this outcome and does not run again.",
+				"executor has the admitted build; the same key returns this outcome and does not run again; the tool knows the call " +
+				"as id: look for its effect under that name.",
 		},
 		"the lookup is absent": {
 			func(j *journal) {
@@ -123,7 +124,8 @@ func TestExplain(t *testing.T) {
 			}, time.Minute, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with terminal_error (S-TOOL-UNKNOWN), decided by the " +
 				"executor, effect unknown: the process that ran the call is gone; the lookup of the tool was asked and found no " +
-				"effect, which does not prove that nothing was done; the same key returns this outcome and does not run again.",
+				"effect, which does not prove that nothing was done; the same key returns this outcome and does not run again; the " +
+				"tool knows the call as id: look for its effect under that name.",
 		},
 		"terminal": {
 			func(j *journal) {
@@ -134,7 +136,8 @@ func TestExplain(t *testing.T) {
 			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 15s with terminal_error (R-TIMEOUT-002), decided by the " +
 				"deadline, effect unknown: no outcome came by the deadline: the tool may still be running, or its executor may " +
 				"have died; no lookup was asked in time: one is asked only once the executor was silent for its lease; the same " +
-				"key returns this outcome and does not run again.",
+				"key returns this outcome and does not run again; the tool knows the call as id: look for its " +
+				"effect under that name.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
