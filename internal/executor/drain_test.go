@@ -2,6 +2,8 @@ package executor_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,6 +86,48 @@ func TestDrain(t *testing.T) {
 			t.Error("decided by an executor that shut down")
 		}
 	})
+}
+
+// What a side-effectful tool says of its effect at the end counts, if that is none: nobody else can know it. A tool
+// that says nothing leaves the call to the next executor, and the log says what becomes of it.
+func TestNoEffectWhileDraining(t *testing.T) {
+	none := envelope.EffectNone
+	for name, c := range map[string]struct {
+		err  error
+		code envelope.Code // "" if the executor decides nothing
+	}{
+		"stopped":  {&tool.StoppedError{Cause: context.Canceled, Effect: none}, envelope.CodeUnavailable},
+		"answered": {&tool.Error{Code: "busy", Message: "busy", Effect: none}, "S-TOOL-BUSY"},
+		"silent":   {&tool.StoppedError{Cause: context.Canceled}, ""},
+	} {
+		each(t, func(t *testing.T, w *world) {
+			var log strings.Builder
+			w.ex.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			ctx, stop := context.WithCancel(t.Context())
+			w.execute = func(context.Context, tool.Invocation, tool.Sink) (tool.Result, error) {
+				stop()
+				return tool.Result{}, c.err
+			}
+			m := w.admit(callA, time.Minute)
+			w.ex.Handle(ctx, m)
+			once := w.manifest.Class == call.SideEffectful
+			if decides := once && c.code != ""; decides {
+				if d := w.decided(1); d.Code != c.code || d.Effect != none {
+					t.Errorf("%s: decision %+v", name, d)
+				}
+				return
+			}
+			w.wantAcked(m, false)
+			says := "msg=\"a call is handed back, to be tried again\" ref=" + w.state().Ref()
+			if once {
+				says = "msg=\"a call that runs once was cut off: its lookup is asked, or its effect is " +
+					"unknown\" ref=" + w.state().Ref()
+			}
+			if !w.state().Last().Open() || !strings.Contains(log.String(), says) {
+				t.Errorf("%s: %+v, logged %s", name, w.state().Last(), &log)
+			}
+		})
+	}
 }
 
 // A result in hand is recorded even while the executor shuts down.

@@ -217,7 +217,7 @@ func (e *Executor) acknowledge(j *job, err error) {
 		e.notices.Log(e.Logger, "work handed to executors of a newer build", err)
 		j.nak(newerDelay)
 	default:
-		e.Logger.Warn("a call is handed back, to be tried again", "call", j.state.ID, "attempt", j.attempt, "err", err)
+		e.Logger.Warn(j.handedBack(), "ref", j.message.Entry.State.Ref(), "attempt", j.attempt, "err", err)
 		j.nak(min(deliveries*retryDelay, retryMost))
 	}
 }

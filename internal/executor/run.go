@@ -203,7 +203,7 @@ func (r *run) returned(res tool.Result, err error) verdict {
 	v.draft.Chunks = stored
 	v.draft.Warnings = r.chunks.warn(v.draft.Warnings)
 	if err != nil && r.job.ctx.Err() != nil {
-		v.err = errDrained
+		return r.drained(v, err)
 	}
 	return v
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/call/outcome"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
 // verdict is how an attempt must end: the result of a run, or the reason why there was no run.
@@ -26,6 +27,29 @@ var (
 	errKilled   = errors.New("killed by a cancel")
 	errDrained  = errors.New("the executor shuts down")
 )
+
+// drained returns the verdict of a run that failed with err while the executor shut down. Other executors decide the
+// attempt, except if a call that runs once had no effect: only this executor knows that.
+func (r *run) drained(v verdict, err error) verdict {
+	if r.job.state.MayRunAgain() || v.end.Effect != envelope.EffectNone {
+		v.err = errDrained
+		return v
+	}
+	if stopped, ok := errors.AsType[*tool.StoppedError](err); ok { // its code says that the call was cancelled
+		v.draft.Error = envelope.NewError(envelope.CodeUnavailable, "the executor shut down, and the tool did nothing").
+			WithEffect(envelope.EffectNone).WithStderr(stopped.Stderr)
+		v.end.Error = v.draft.Error.Code
+	}
+	return v
+}
+
+// handedBack says what becomes of a call that this executor does not decide.
+func (j *job) handedBack() string {
+	if j.claim != "" && !j.state.MayRunAgain() {
+		return "a call that runs once was cut off: its lookup is asked, or its effect is unknown"
+	}
+	return "a call is handed back, to be tried again"
+}
 
 // faultError is the error of a run whose tool was not started. It implements [envelope.Fault].
 type faultError struct{ fault *envelope.Error }
