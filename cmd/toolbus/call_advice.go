@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"debug/buildinfo"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,9 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
+	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -64,23 +68,55 @@ func nameRepair(g *global, r *envelope.Response) {
 		return
 	}
 	if a, err := g.access(); err == nil && a.OwnTools() != "" {
-		e.WithFix(withRepair(e, quoted(a.OwnTools())))
+		fix := withRepair(e, quoted(a.OwnTools()))
+		if isOlder(e) && ofGo(a.OwnTools(), r.Provenance.ToolID) {
+			fix += ", or write it again by `PROGRAM --manifest " + quoted(a.OwnTools()) + "` of a Go program with ToolMain"
+		}
+		e.WithFix(fix)
 	}
+}
+
+// isOlder reports whether an error can mean that the manifest of a tool is older than its program.
+func isOlder(e *envelope.Error) bool {
+	undeclared := func(v jsonschema.Violation) bool { return v.Rule == "additionalProperties" }
+	return e.Code == envelope.CodeFnUnknown ||
+		e.Code == envelope.CodeSchema && slices.ContainsFunc(e.Details.Violations, undeclared)
+}
+
+// ofGo reports whether the program of a tool in a folder was built by Go.
+func ofGo(folder, id string) bool {
+	set, _, err := tool.LoadEach(folder, process.Describe())
+	if err != nil {
+		return false
+	}
+	m, refusal := set.Get(id, "")
+	if refusal != nil {
+		return false
+	}
+	program, err := supervisor.Locate(m.Endpoint.(process.Endpoint).Command[0], m.Dir, "")
+	if err == nil {
+		_, err = buildinfo.ReadFile(program)
+	}
+	return err == nil
 }
 
 // withRepair returns the fix of an error for the owner of the tools in a folder.
 func withRepair(e *envelope.Error, folder string) string {
-	undeclared := func(v jsonschema.Violation) bool { return v.Rule == "additionalProperties" }
-	if e.Code == envelope.CodeFnUnknown || e.Code == envelope.CodeSchema &&
-		slices.ContainsFunc(e.Details.Violations, undeclared) {
+	if isOlder(e) {
 		return e.Fix + fmt.Sprintf("; if the program of the tool takes what was refused, its manifest in %s is older: "+
-			"correct it, or write that of a Go program with ToolMain again, by `PROGRAM --manifest %[1]s`", folder)
+			"correct it", folder)
 	}
 	if !strings.Contains(e.Fix, toOwner) {
 		return e.Fix
 	}
-	fix := strings.Replace(e.Fix, toOwner+", with", "mend the tool or its manifest as it says in", 1)
-	fix = strings.Replace(fix, toOwner, "mend the tool", 1) + "; `toolbus tools lint " + folder + "` checks its manifest"
+	if before, after, ok := strings.Cut(e.Fix, toOwner+", with"); ok {
+		return before + "mend the tool or its manifest as it says in" + after + "; `toolbus tools lint " + folder +
+			"` checks its manifest"
+	}
+	fix := strings.Replace(e.Fix, toOwner, "mend the tool", 1)
+	if e.Cause != "" {
+		fix += "; the cause is above"
+	}
 	if e.Details.Stderr != "" {
 		fix += "; what it wrote to standard error is below"
 	}

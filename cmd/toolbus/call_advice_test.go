@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/tool/scaffold"
 )
 
 // A call that had nearly the longest time of its tool is not advised to take more.
@@ -92,10 +93,9 @@ func TestKeyOfUnknownEffect(t *testing.T) {
 func TestAdviceToOwner(t *testing.T) {
 	tools := playTools(t)
 	s, _, _ := startDevOf(t, tools, t.TempDir(), "--data-dir", t.TempDir(), "--port", "0")
-	lint := "; `toolbus tools lint '" + tools + "'` checks its manifest"
 	for input, says := range map[string]string{
 		`{"crash":true}`:  "if the program of the tool takes what was refused, its manifest in '" + tools + "' is older",
-		`{"work_ms":1.0}`: "call again once with the same key; mend the tool if it repeats" + lint,
+		`{"work_ms":1.0}`: "call again once with the same key; mend the tool if it repeats; the cause is above\n",
 	} {
 		_, _, stderr := s.do("call", "play", "--input", input, "--attempts", "1")
 		if !strings.Contains(stderr, says) {
@@ -106,7 +106,7 @@ func TestAdviceToOwner(t *testing.T) {
 			t.Errorf("result: no %q in\n%s", says, again)
 		}
 	}
-	if _, _, stderr := s.do("call", "play", "paly"); !strings.Contains(stderr, "program with ToolMain again") {
+	if _, _, stderr := s.do("call", "play", "paly"); !strings.Contains(stderr, "of a Go program with ToolMain") {
 		t.Errorf("an unknown function:\n%s", stderr)
 	}
 	_, out, _ := s.do("call", "play", "--input", `{"work_ms":1.0}`, "--attempts", "1", "--json")
@@ -120,16 +120,31 @@ func TestRepair(t *testing.T) {
 	const lint = "`toolbus tools lint DIR` checks its manifest"
 	for code, says := range map[envelope.Code]string{
 		envelope.CodeOutput:         "mend the tool or its manifest as it says in details.violations; " + lint,
-		envelope.CodeToolFaultAgain: "mend the tool; " + lint,
-		envelope.CodeLost:           "look at the dead letter of the call, and mend the tool; " + lint,
+		envelope.CodeToolFaultAgain: "mend the tool",
+		envelope.CodeLost:           "look at the dead letter of the call, and mend the tool",
 		envelope.CodeTimeout:        envelope.NewError(envelope.CodeTimeout, "").Fix,
 	} {
 		if got := withRepair(envelope.NewError(code, ""), "DIR"); got != says {
 			t.Errorf("%s: %s", code, got)
 		}
 	}
-	e := envelope.NewError(envelope.CodeToolFault, "").WithStderr("Traceback")
-	if got := withRepair(e, "DIR"); !strings.HasSuffix(got, lint+"; what it wrote to standard error is below") {
+	e := envelope.NewError(envelope.CodeToolFaultAgain, "").WithCause("exit status 1").WithStderr("Traceback")
+	if got := withRepair(e, "DIR"); got != "mend the tool; the cause is above; what it wrote to standard error is below" {
 		t.Error(got)
+	}
+}
+
+// Only the program of a Go tool can write a manifest.
+func TestRepairOfManifest(t *testing.T) {
+	tools := playTools(t)
+	if _, err := scaffold.Write(tools, scaffold.Spec{
+		ID: "greet", Language: scaffold.Python, Class: scaffold.Pure,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for id, want := range map[string]bool{"play": true, "greet": false, "nosuch": false} {
+		if ofGo(tools, id) != want {
+			t.Errorf("%s is of Go: %t", id, !want)
+		}
 	}
 }
