@@ -10,6 +10,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -32,22 +33,25 @@ func testArchive(t *testing.T, made, arch, sums string) {
 	}
 	var files []string
 	licensed := map[string]bool{} // by module
-	for file, content := range unpack(t, filepath.Join(made, name+".tar.gz")) {
-		if module, found := strings.CutPrefix(path.Dir(file), "licenses/"); found {
+	archive := unpack(t, filepath.Join(made, name+".tar.gz"))
+	for file, content := range archive {
+		module, found := strings.CutPrefix(path.Dir(file), "licenses/")
+		switch {
+		case found:
 			licensed[module] = licensed[module] || len(content) > 0
-			continue
-		}
-		files = append(files, file)
-		if file != "LICENSE" && file != "README.md" {
+		case strings.HasPrefix(file, "docs/"), strings.HasPrefix(file, "deploy/"), path.Ext(file) == ".md", file == "LICENSE":
+		default:
+			files = append(files, file)
 			wantStatic(t, file, content, machines[arch])
 		}
 	}
 	slices.Sort(files)
-	want := []string{
-		"LICENSE", "README.md", "dispatcher", "executor", "nats-server", "toolbus", "toolbus-lab", "toolbus-supervisor",
-	}
+	want := []string{"dispatcher", "executor", "nats-server", "toolbus", "toolbus-lab", "toolbus-supervisor"}
 	if !slices.Equal(files, want) {
-		t.Errorf("the archive has %q, want %q", files, want)
+		t.Errorf("the archive has the programs %q, want %q", files, want)
+	}
+	for _, page := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} {
+		testLinks(t, archive, page)
 	}
 	modules := modulesOf(t, filepath.Join(made, name+".cdx.json"))
 	for _, module := range modules {
@@ -58,6 +62,23 @@ func testArchive(t *testing.T, made, arch, sums string) {
 	server := func(module string) bool { return strings.HasPrefix(module, "github.com/nats-io/nats-server/v2@") }
 	if !slices.ContainsFunc(modules, server) {
 		t.Errorf("the document of the modules has %q", modules)
+	}
+}
+
+// link matches the file that a page of the archive links to.
+var link = regexp.MustCompile(`\]\(([A-Za-z][^):#]*[.A-Z][^):#]*)[)#]`)
+
+// testLinks demands each file that a page links to.
+func testLinks(t *testing.T, archive map[string][]byte, page string) {
+	t.Helper()
+	links := link.FindAllSubmatch(archive[page], -1)
+	if len(links) == 0 {
+		t.Errorf("%s of the archive has no links", page)
+	}
+	for _, l := range links {
+		if len(archive[string(l[1])]) == 0 {
+			t.Errorf("%s links to %s, which is not in the archive", page, l[1])
+		}
 	}
 }
 
