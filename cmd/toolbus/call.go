@@ -68,7 +68,8 @@ issued, which is good for 15 minutes and on record, and says so on standard erro
   toolbus call fs.write --input '{"path":"a.txt","content":"hi"}' --key auto --dry-run
   toolbus call refund.issue --lane billing --scope case_id=77 --scope customer=C-9 --input @refund.json
   toolbus call mcp::shop::buy --answer-to REF --answer '{"confirm":{"action":"accept","content":{}}}'`,
-		Args:              cli.Args(1, 2, "TOOL and perhaps FN, as in `toolbus call text.search --input '{…}'`"),
+		Args: cli.Args(1, 2,
+			"a tool, and its function if it has several, as in `toolbus call text.search --input '{…}'`"),
 		RunE:              func(cmd *cobra.Command, args []string) error { return callTool(cmd.Context(), g, f, args) },
 		ValidArgsFunction: g.completeTools(2),
 	}

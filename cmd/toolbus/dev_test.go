@@ -163,7 +163,7 @@ func TestDevWithoutTools(t *testing.T) {
 	}
 	tools, _ := sayTools(t)
 	for folder, says := range map[string]string{
-		filepath.Join(tools, "say"): "is the folder of one tool: name the folder of its folder, `toolbus dev --tools " +
+		filepath.Join(tools, "say"): "is the folder of one tool: name the folder that contains it, `toolbus dev --tools " +
 			tools + "`",
 		t.TempDir(): "contains no tool: each one is a folder with a tool.yaml",
 	} {

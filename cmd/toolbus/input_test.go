@@ -71,7 +71,7 @@ func TestSuggestions(t *testing.T) {
 func TestCommandLinesOfCalls(t *testing.T) {
 	for line, want := range map[string]string{
 		"call play@2": "name a version as in 'play' --version '2'",
-		"call":        "expected TOOL and perhaps FN, as in `toolbus call text.search --input '",
+		"call":        "expected a tool, and its function if it has several, as in `toolbus call text.search --input '",
 		"result":      "expected one call reference, such as text_2esearch.0kd3…, which `toolbus call` prints, got 0",
 	} {
 		code, _, stderr := shell{t: t, url: "nats://127.0.0.1:1"}.do(strings.Fields(line)...)

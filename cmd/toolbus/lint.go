@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
@@ -127,7 +128,7 @@ func (e *environment) problemsOf(dir string) (*tool.Set, tool.Problems, error) {
 // noTools returns the error of a command whose folder has no tools.
 func noTools(dir, command string) error {
 	if _, err := os.Stat(filepath.Join(dir, "tool.yaml")); err == nil {
-		return fmt.Errorf("%s is the folder of one tool: name the folder of its folder, `toolbus %s %s`", dir,
+		return fmt.Errorf("%s is the folder of one tool: name the folder that contains it, `toolbus %s %s`", dir,
 			command, filepath.Join(dir, "..")) // Dir of . is .
 	}
 	return fmt.Errorf("%s contains no tool: each one is a folder with a tool.yaml, such as `toolbus tools new NAME "+
@@ -136,6 +137,9 @@ func noTools(dir, command string) error {
 
 func (g *global) lintBus(ctx context.Context) (report lintReport, err error) {
 	c, done, err := g.client(ctx)
+	if bus.IsUnreachable(err) {
+		return report, fmt.Errorf("%w; `toolbus tools lint DIR` checks a folder, without a bus", err)
+	}
 	if err != nil {
 		return report, err
 	}

@@ -37,7 +37,7 @@ func TestToolsLint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for command, says := range map[string]string{
-		"[pyton3, ./say.sh]":             "warning: the tool cannot run here: pyton3 is not in /usr/local/bin:",
+		"[pyton3, ./say.sh]":             "warning: the tool cannot run here: pyton3 is not in PATH: write its whole path",
 		"[/none/python, ./say.sh]":       "warning: the tool cannot run here: stat /none/python: no such file or directory ",
 		"[./bare.sh]":                    "warning: the tool cannot run here: " + bare + " has no #! line",
 		"[sh, ../say.sh]":                "warning: the file ../say.sh is outside of the tool's folder, ",
@@ -62,5 +62,13 @@ func TestToolsLint(t *testing.T) {
 	_, _, stderr := shell{t: t}.do("dev", "--tools", "tools", "--data-dir", t.TempDir())
 	if !strings.Contains(stderr, "tools/two/tool.yaml:8:1: ") {
 		t.Errorf("dev says %s", stderr)
+	}
+}
+
+// Without a bus, the command says how a folder is checked.
+func TestLintWithoutABus(t *testing.T) {
+	_, _, stderr := shell{t: t, url: "nats://127.0.0.1:1"}.do("tools", "lint")
+	if !strings.Contains(stderr, "`toolbus tools lint DIR` checks a folder, without a bus") {
+		t.Error(stderr)
 	}
 }

@@ -26,11 +26,12 @@ func FlagError(cmd *cobra.Command, err error) error {
 	return Usagef("%v", err)
 }
 
-// nearestFlag returns the flag whose first words are the name, or the reverse, or else the one that is most similar.
+// nearestFlag returns the flag whose first words are the name, or the reverse, or which is its plural, or else the one
+// that is most similar.
 func nearestFlag(flags *pflag.FlagSet, name string) (near string, ok bool) {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if strings.HasPrefix(f.Name, name+"-") || strings.HasPrefix(name, f.Name+"-") {
+		if f.Name == name+"s" || strings.HasPrefix(f.Name, name+"-") || strings.HasPrefix(name, f.Name+"-") {
 			near = f.Name
 		}
 		names = append(names, f.Name)

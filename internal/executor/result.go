@@ -228,6 +228,9 @@ func (c *chunkSink) warn(warnings []string) []string {
 	if c.dropped == 0 {
 		return warnings
 	}
-	warning := fmt.Sprintf("%d chunks were dropped: the tool does not declare streaming", c.dropped)
-	return append(slices.Clone(warnings), warning)
+	says := "1 chunk was dropped"
+	if c.dropped > 1 {
+		says = fmt.Sprintf("%d chunks were dropped", c.dropped)
+	}
+	return append(slices.Clone(warnings), says+": the tool does not declare streaming")
 }

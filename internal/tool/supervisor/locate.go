@@ -24,7 +24,8 @@ func Locate(program, dir, path string) (string, error) {
 			return candidate, nil
 		}
 	}
-	return "", fmt.Errorf("%s is not in %s: write its whole path, or set PATH in its environment", program, path)
+	return "", fmt.Errorf("%s is not in PATH: write its whole path, or set PATH in its environment (PATH=%s)", program,
+		path)
 }
 
 func executable(program string) error {
