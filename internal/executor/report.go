@@ -2,6 +2,7 @@ package executor
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -30,6 +31,8 @@ func (p *reporter) check(said tool.Report) *call.Report {
 		"metric": p.manifest.Metrics, "attribute": p.manifest.Attributes, "event": p.manifest.Events,
 	}[said.Type]
 	switch {
+	case said.Unknown != "":
+		return dropped(said, fmt.Sprintf("it has no name, and the unknown member %.40q", said.Unknown))
 	case said.Name == "":
 		return dropped(said, "it has no name, or cannot be read")
 	case !slices.Contains(declared, said.Name):

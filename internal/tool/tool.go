@@ -56,6 +56,8 @@ type Report struct {
 	Name  string
 	Kind  string         // of a metric: counter, the default, or histogram
 	Value jsontext.Value // of a metric or an attribute
+	// Unknown is a member that a report without a name has and no report may have, or "".
+	Unknown string
 }
 
 // Caller decodes Context. The members that the manifest does not list are zero.

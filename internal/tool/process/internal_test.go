@@ -53,6 +53,8 @@ func TestReader(t *testing.T) {
 		{"no object", protocol.OpExecute, `["output"]` + "\n", "", "not a JSON object"},
 		{"no type", protocol.OpExecute, `{"output":1}` + "\n", "", "it has no type"},
 		{"a dict of Python", protocol.OpExecute, `{'type': 'output', 'output': 1}` + "\n", "", "print json.dumps(…) of it"},
+		{"an indented object", protocol.OpExecute, "{\n  \"type\": \"output\",\n  \"output\": 1\n}\n", "",
+			"it is one line of several: write each object on one line, without indentation"},
 		{"no JSON at its beginning", protocol.OpExecute, `{x}` + "\n", "", "it cannot be read: line 1, column 2"},
 		{"unknown type", protocol.OpExecute, `{"type":"result","output":1}` + "\n", "", `"result"`},
 		{"type of another kind", protocol.OpExecute, `{"type":1}` + "\n", "", "not a JSON object"},

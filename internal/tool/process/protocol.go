@@ -229,6 +229,8 @@ func (r *reader) unreadable() error {
 	switch {
 	case len(bad) == 0 || r.line[0] != '{':
 		return r.broken("", "it is not a JSON object with a type")
+	case len(r.line) == 1:
+		return r.broken("", "it is one line of several: write each object on one line, without indentation")
 	case singleQuoted.Match(r.line):
 		return r.broken("", "it has single quotes, as Python prints a dict: print json.dumps(…) of it")
 	case bad[0].Pointer == "":
@@ -293,7 +295,20 @@ func (r *reader) report(kind string) {
 	if json.Unmarshal(r.line, &l) != nil {
 		l = protocol.Report{}
 	}
-	r.reports(tool.Report{Type: kind, Name: l.Name, Kind: l.Kind, Value: l.Value})
+	r.reports(tool.Report{Type: kind, Name: l.Name, Kind: l.Kind, Value: l.Value, Unknown: r.unnamed(l)})
+}
+
+// unnamed returns the unknown member of a report without a name, which may be its name misspelt, or "".
+func (r *reader) unnamed(l protocol.Report) string {
+	var at *json.SemanticError
+	if l.Name != "" {
+		return ""
+	}
+	err := json.Unmarshal(r.line, &l, json.RejectUnknownMembers(true))
+	if !errors.As(err, &at) || !errors.Is(err, json.ErrUnknownName) {
+		return ""
+	}
+	return at.JSONPointer.LastToken()
 }
 
 func (r *reader) output() error {
