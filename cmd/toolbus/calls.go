@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,9 +45,9 @@ func callsList(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [--open]", Short: "List calls that have ended, or that are open", Args: cli.NoArgs,
 		Long: `Without --open it lists the calls that have ended, the newest first, from the audit record: when each ended,
-its reference, which "trace" and "why" take and which begins with the tool, its outcome, the time from the request
-to that, and its actor.
-Each attempt of a key is a row. It needs the credentials of an operator or auditor, as "audit" does.
+its outcome, the time from the request to that, its actor, and its reference, which "trace" and "why" take and which
+begins with the tool. Each attempt of a key is a row. It needs the credentials of an operator or auditor, as "audit"
+does.
 
 With --open it lists the calls of the actor that have no outcome yet, the oldest first: reference, tool and actor,
 whether each is waiting or running, the time of its admission and its deadline. A call that the actor has only joined
@@ -145,17 +146,23 @@ func (f *callsFlags) printEnded(ctx context.Context, g *global, from reader.Sour
 	if n > f.limit {
 		fmt.Fprintf(g.env.stderr, "toolbus: %d calls match: --limit N lists more\n", n)
 	}
-	return cmp.Or(g.print(all, func(w io.Writer) error { return writeEnded(w, all) }), behind)
+	return cmp.Or(g.print(all, func(w io.Writer) error { return writeEnded(w, all, g.env.lineWidth()) }), behind)
 }
 
-func writeEnded(to io.Writer, all []endedCall) error {
+// writeEnded has the reference in the last column: it is the longest text of a row, so the others stay in their place.
+func writeEnded(to io.Writer, all []endedCall, width int) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(to, "no call in that time matches")
 		return err
 	}
-	t := table{header: []string{"ENDED", "REF", "OUTCOME", "TOOK", "ACTOR"}}
+	t := table{header: []string{"ENDED", "OUTCOME", "TOOK", "ATTEMPT", "ACTOR", "REF"}, width: width}
 	for _, c := range all {
-		t.add(c.Ended.UTC().Format(time.RFC3339), c.Ref, cmp.Or(string(c.Code), string(c.Status)), tookOf(c.TookMS), c.Actor)
+		attempt := ""
+		if c.Attempt > 1 {
+			attempt = strconv.Itoa(c.Attempt)
+		}
+		t.add(c.Ended.UTC().Format(time.RFC3339), cmp.Or(string(c.Code), string(c.Status)), tookOf(c.TookMS), attempt,
+			c.Actor, c.Ref)
 	}
 	return t.write(to)
 }
@@ -186,15 +193,15 @@ func (o *output) printOpen(calls iter.Seq2[envelope.OpenCall, error], limit int)
 		}
 		all = append(all, c)
 	}
-	return o.print(all, func(w io.Writer) error { return writeOpen(w, all) })
+	return o.print(all, func(w io.Writer) error { return writeOpen(w, all, o.env.lineWidth()) })
 }
 
-func writeOpen(to io.Writer, all []envelope.OpenCall) error {
+func writeOpen(to io.Writer, all []envelope.OpenCall, width int) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(to, "no call is open")
 		return err
 	}
-	t := table{header: []string{"REF", "STATE", "TOOL", "ACTOR", "SINCE", "DEADLINE"}}
+	t := table{header: []string{"REF", "STATE", "TOOL", "ACTOR", "SINCE", "DEADLINE"}, width: width}
 	for _, c := range all {
 		t.add(c.Ref, string(c.State), c.Tool, c.Actor, timeOrDash(c.Since), timeOrDash(c.Deadline))
 	}

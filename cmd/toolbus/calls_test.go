@@ -60,7 +60,7 @@ func TestCallsList(t *testing.T) {
 		t.Errorf("an operator: %+v", all)
 	}
 	if said := s.must(append([]string{"calls", "list", "--open"}, of...)...); strings.Count(said, c.Ref) != 1 ||
-		!strings.HasPrefix(said, "REF ") || !strings.Contains(said, c.Ref+"  running  wait  agent://ada\n    since 20") {
+		!strings.HasPrefix(said, "REF ") || !strings.Contains(said, c.Ref+"  running  wait  agent://ada  20") {
 		t.Error(said)
 	}
 	for line, want := range map[string]struct {

@@ -67,6 +67,10 @@ func printEnding(g *global, c endedCall) error {
 	if _, err := fmt.Fprintln(g.env.stdout, cli.EscapeCell(row)); err != nil {
 		return err
 	}
-	writeWrapped(g.env.stdout, detailIndent, "ref "+c.Ref+", actor "+c.Actor)
+	details := "ref " + c.Ref + ", actor " + c.Actor
+	if c.Attempt > 1 {
+		details += fmt.Sprintf(", attempt %d", c.Attempt)
+	}
+	writeWrapped(g.env.stdout, detailIndent, details)
 	return nil
 }

@@ -45,8 +45,8 @@ func TestEndedCalls(t *testing.T) {
 		}
 	}
 	text := s.must("calls", "list", "--limit", "1")
-	if !strings.HasPrefix(text, "ENDED ") || !strings.Contains(text, all[0].Ref+"  "+string(all[0].Code)) ||
-		!strings.Contains(text, "actor agent://local\n") || strings.Count(text, "\n") != 3 {
+	if !strings.HasPrefix(text, "ENDED ") || !strings.Contains(text, "Z  "+string(all[0].Code)) ||
+		!strings.HasSuffix(text, "  agent://local  "+all[0].Ref+"\n") || strings.Count(text, "\n") != 2 {
 		t.Error(text)
 	}
 	s.counted(first)

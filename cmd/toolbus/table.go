@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -12,11 +14,21 @@ import (
 // columnGap is the number of spaces between two columns of a table.
 const columnGap = 2
 
-// table is text in columns that fits into shownWidth, but for a longer first one. It leaves out a column that is empty
+// table is text in columns that fits into its width, but for a longer first one. It leaves out a column that is empty
 // in all rows. The columns that have no room follow below each row, with their names.
 type table struct {
 	header []string
 	rows   [][]string
+	width  int // in columns; 0 is shownWidth
+}
+
+// lineWidth is the width of a table of long names: one line for each row if the output is no terminal.
+func (e *environment) lineWidth() int {
+	if !e.terminal {
+		return math.MaxInt
+	}
+	columns, _ := e.size()
+	return max(shownWidth, columns)
 }
 
 // add adds a row, with one cell for each column.
@@ -37,7 +49,7 @@ func (t *table) write(to io.Writer) error {
 	for i, width := range widths {
 		switch {
 		case width == 0:
-		case i == 0, len(below) == 0 && used+width <= shownWidth:
+		case i == 0, len(below) == 0 && used+width <= cmp.Or(t.width, shownWidth):
 			columns, used = append(columns, i), used+width+columnGap
 		default:
 			below = append(below, i)

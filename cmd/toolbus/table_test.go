@@ -31,6 +31,23 @@ func TestTable(t *testing.T) {
 	}
 }
 
+// The columns of calls that have ended are the same with any reference, and attempts after the first are numbered.
+func TestEndedColumns(t *testing.T) {
+	first := endedCall{Ref: "play.k1", Status: envelope.Success, Attempt: 1}
+	for _, ref := range []string{"play.k1", strings.Repeat("long", 15)} {
+		var out strings.Builder
+		second := endedCall{Ref: ref, Status: envelope.Success, Attempt: 2}
+		if err := writeEnded(&out, []endedCall{first, second}, shownWidth); err != nil {
+			t.Fatal(err)
+		}
+		said := out.String()
+		if !strings.HasPrefix(said, "ENDED                 OUTCOME  ATTEMPT") || strings.Count(said, "Z  success  2") != 1 ||
+			strings.Count(said, "Z  success  -") != 1 || !strings.Contains(said, ref) {
+			t.Error(said)
+		}
+	}
+}
+
 // The tables of operators fit into a terminal, with names as long as they get.
 func TestTablesFit(t *testing.T) {
 	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
@@ -49,7 +66,9 @@ func TestTablesFit(t *testing.T) {
 		"credentials": writeCredentials(&out, []admin.Credential{{Family: "0a1b2c3d4e5f60718293a4b5c6d7e8f9", Role: "agent",
 			Tenant: "default", Actor: actor, Scopes: []string{"pay:write", "pay:read"}, Until: at, Lane: "night"}}),
 		"open": writeOpen(&out, []envelope.OpenCall{{Ref: ref, Tool: "mcp::github::issues.create", Actor: actor,
-			State: "running", Since: at, Deadline: at}}),
+			State: "running", Since: at, Deadline: at}}, shownWidth),
+		"ended": writeEnded(&out, []endedCall{{Ended: at, Ref: ref, Actor: actor, Attempt: 2,
+			Code: envelope.CodeTimeoutUnknown, TookMS: new(int64(123456))}}, shownWidth),
 		"run": shownRun{run, []envelope.RunSegment{segment}}.write(&out),
 	} {
 		if err != nil {
