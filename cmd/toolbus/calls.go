@@ -47,7 +47,8 @@ func callsList(g *global) *cobra.Command {
 		Long: `Without --open it lists the calls that have ended, the newest first, from the audit record: when each ended,
 its outcome, the time from the request to that, its actor, and its reference, which "trace" and "why" take and which
 begins with the tool. Each attempt of a key is a row. It needs the credentials of an operator or auditor, as "audit"
-does.
+does. Refused calls are not listed: "toolbus audit replay --event tool_denied" prints them. So invalid_request matches
+only calls that a tool itself refused.
 
 With --open it lists the calls of the actor that have no outcome yet, the oldest first: reference, tool and actor,
 whether each is waiting or running, the time of its admission and its deadline. A call that the actor has only joined
@@ -152,7 +153,8 @@ func (f *callsFlags) printEnded(ctx context.Context, g *global, from reader.Sour
 // writeEnded has the reference in the last column: it is the longest text of a row, so the others stay in their place.
 func writeEnded(to io.Writer, all []endedCall, width int) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(to, "no call in that time matches")
+		_, err := fmt.Fprintln(to, "no call in that time matches\n"+
+			"refused calls are not listed: toolbus audit replay --event tool_denied")
 		return err
 	}
 	t := table{header: []string{"ENDED", "OUTCOME", "TOOK", "ATTEMPT", "ACTOR", "REF"}, width: width}

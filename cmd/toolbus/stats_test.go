@@ -49,6 +49,16 @@ func TestEndedCalls(t *testing.T) {
 		!strings.HasSuffix(text, "  agent://local  "+all[0].Ref+"\n") || strings.Count(text, "\n") != 2 {
 		t.Error(text)
 	}
+	s.do("call", "play", "--input", `{"say":1}`)
+	const denied = "audit replay --event tool_denied"
+	none := s.must("calls", "list", "--status", "invalid_request")
+	if !strings.HasSuffix(none, "refused calls are not listed: toolbus "+denied+"\n") {
+		t.Error(none)
+	}
+	refused := s.must(strings.Fields(denied + " --status invalid_request")...)
+	if !strings.Contains(refused, "I-REQ-SCHEMA") {
+		t.Error(refused)
+	}
 	s.counted(first)
 }
 
