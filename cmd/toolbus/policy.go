@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -58,17 +57,9 @@ func (f policyFolders) manifests() ([]*tool.Manifest, error) {
 	return set.List(), nil
 }
 
-// documents reads the documents of the set.
-func (f policyFolders) documents() (policy.Documents, error) {
-	if _, err := os.Stat(f.set); errors.Is(err, fs.ErrNotExist) {
-		return policy.Documents{}, fmt.Errorf("the folder %s does not exist: `toolbus policy init` writes a set", f.set)
-	}
-	return policy.ReadFolder(os.DirFS(f.set))
-}
-
 // parse reads and parses the set.
 func (f policyFolders) parse() (*policy.Set, error) {
-	documents, err := f.documents()
+	documents, err := readSet(f.set)
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +182,7 @@ what has no effect.`,
 
 // lint returns the problems of the set. The error is about what lint does not check, such as the manifests.
 func (f policyFolders) lint() (tool.Problems, error) {
-	documents, err := f.documents()
+	documents, err := readSet(f.set)
 	if found, ok := errors.AsType[tool.Problems](err); ok {
 		return found, nil
 	}

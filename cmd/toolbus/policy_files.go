@@ -18,6 +18,14 @@ type setFile struct {
 	content []byte
 }
 
+// readSet reads the documents of a set below a folder.
+func readSet(dir string) (policy.Documents, error) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return policy.Documents{}, usagef("the folder %s does not exist: `toolbus policy init` writes a set", dir)
+	}
+	return policy.ReadFolder(os.DirFS(dir))
+}
+
 func setFiles(d policy.Documents) []setFile {
 	return []setFile{
 		{policy.RolesFile, d.Roles}, {policy.LanesFile, d.Lanes}, {policy.ToolRegistryFile, d.ToolRegistry},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -37,7 +36,7 @@ credential has the default role of the dispatchers, agent.`,
   toolbus policy push . --repin      # runs go on, under the new set
   toolbus policy push . --expect 41  # only if revision 41 is in force`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := policy.ReadFolder(os.DirFS(args[0]))
+			d, err := readSet(args[0])
 			if err != nil {
 				return usagef("%v", err)
 			}

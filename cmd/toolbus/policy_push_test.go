@@ -118,6 +118,7 @@ func TestPolicyOnABus(t *testing.T) {
 		says string
 	}{
 		{[]string{"push", t.TempDir()}, exitUsage, "policy/roles.yaml"},
+		{[]string{"push", "./nodir"}, exitUsage, "the folder ./nodir does not exist"},
 		{[]string{"push", policyFolder(t, "evening")}, exitInvalid, `no lane "evening"`},
 		{[]string{"push", night, "--expect", "1"}, exitTerminal,
 			"another policy was pushed meanwhile: revision 1 was expected, and revision "},

@@ -105,7 +105,7 @@ func TestPolicyLint(t *testing.T) {
 	none := filepath.Join(dir, "nosuch")
 	for _, args := range []string{"lint " + none, "can agent --policy " + none} {
 		code, out, stderr := s.do(append([]string{"policy"}, strings.Fields(args)...)...)
-		if code != 1 || strings.Count(out+stderr, "\n") != 1 || !strings.Contains(stderr, none+" does not exist: ") {
+		if code != exitUsage || strings.Count(out+stderr, "\n") != 1 || !strings.Contains(stderr, none+" does not exist: ") {
 			t.Errorf("%s: exit %d: %s%s", args, code, out, stderr)
 		}
 	}
