@@ -177,7 +177,7 @@ func (s *Snapshot) unwritable(doc *tool.Document, i int, t *registered, b *build
 	}) {
 		problems = append(problems, doc.Problem(at+"/allowed_lanes",
 			fmt.Sprintf("%s writes, and no lane with write: true allows it", id),
-			"add such a lane to "+LanesFile+", and name it here"))
+			"add it to allowed_tools of such a lane in "+LanesFile+", and name the lane here, or remove the entry"))
 	}
 	return problems
 }
