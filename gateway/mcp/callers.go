@@ -233,7 +233,8 @@ func (c *callers) ask(ctx context.Context, sum tokenSum, token string, claims au
 		return &rejection{http.StatusUnauthorized, refused.Reason().Message}
 	case refused.Code() == envelope.CodeForbidden:
 		c.drop(at)
-		return &rejection{http.StatusForbidden, refused.Reason().Message}
+		return &rejection{http.StatusForbidden, fmt.Sprintf("a token of the role %s neither lists nor calls tools: send the "+
+			"token of an agent; `toolbus credentials issue --actor agent://NAME` of an operator makes one", claims.Role)}
 	case refused.Code() != envelope.CodeMalformed:
 		return &rejection{http.StatusServiceUnavailable, refused.Reason().Message}
 	}

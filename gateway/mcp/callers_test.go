@@ -199,7 +199,8 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	executor := w.read("executor")
-	if status, answer := post(t, s.URL, body, bearing(header, executor)); status != http.StatusForbidden {
+	if status, answer := post(t, s.URL, body, bearing(header, executor)); status != http.StatusForbidden ||
+		!strings.Contains(answer, "the role executor") || !strings.Contains(answer, "credentials issue --actor agent://") {
 		t.Errorf("an executor: %d %s", status, answer)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
 // held is the answer to an HTTP request. The library chooses an event stream before it knows the answer. held holds
@@ -37,6 +38,7 @@ const (
 	undecided form = iota // nothing was sent
 	stream                // an event stream
 	plain                 // anything else: all of it is sent
+	refusing              // nothing was sent: the library refuses the request, with a text
 )
 
 // holding says how the answer to a request is held.
@@ -45,6 +47,9 @@ type holding struct {
 	links bool // its protocol has links to resources
 	wait  time.Duration
 	every time.Duration
+	// id and method are those of the request, if it has an id.
+	id     jsontext.Value
+	method string
 }
 
 // hold returns a writer for one answer. Call release when the answer has ended.
@@ -116,12 +121,31 @@ func (h *held) WriteHeader(status int) {
 	case h.form != undecided: // Write makes an event of the body
 	case status == http.StatusOK && h.header.Get("Content-Type") == "text/event-stream":
 		h.begin(h.header)
+	case status == http.StatusBadRequest && h.id != nil:
+		h.form = refusing
 	default:
 		h.form = plain
 		maps.Copy(h.to.Header(), h.header)
 		h.to.WriteHeader(status)
 	}
 }
+
+// refuse sends the text with which the library refuses the request. That of a method that it does not know becomes an
+// error of JSON-RPC, as it has no id.
+func (h *held) refuse(text []byte) error {
+	h.form = plain
+	maps.Copy(h.to.Header(), h.header)
+	if bytes.HasPrefix(text, unknownMethod) {
+		h.to.Header().Set("Content-Type", "application/json")
+		text = refusal(h.id, jsonrpc.CodeMethodNotFound, notServed(h.method).Error())
+	}
+	h.to.WriteHeader(http.StatusBadRequest)
+	_, err := h.to.Write(text)
+	return err
+}
+
+// unknownMethod begins the text of the library about a method that it does not know.
+var unknownMethod = []byte("JSON RPC not handled: ")
 
 // The library writes each event at once, and a comment on streams of notifications.
 var (
@@ -139,6 +163,8 @@ func (h *held) Write(p []byte) (int, error) {
 	switch {
 	case h.form == plain:
 		return h.to.Write(p)
+	case h.form == refusing:
+		return len(p), h.refuse(p)
 	case h.form == undecided && isPrime:
 		h.prime = bytes.Clone(prime)
 	case isPrime:
@@ -216,7 +242,7 @@ func isCancelled(message jsontext.Value) bool {
 func (h *held) Flush() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.form != undecided {
+	if h.form == stream || h.form == plain {
 		_ = http.NewResponseController(h.to).Flush()
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -222,7 +223,7 @@ func (s *Server) read(next http.Handler) http.Handler {
 				return
 			}
 		}
-		to := hold(w, s.holding(r, id, method))
+		to := hold(w, s.holding(r, raw, method))
 		defer to.release()
 		next.ServeHTTP(to, r.WithContext(r.Context())) // a copy: the library changes it while held writes the headers
 	})
@@ -230,9 +231,10 @@ func (s *Server) read(next http.Handler) http.Handler {
 
 // holding returns how the answer to a request is held. The library sends a new session in the headers of the answer to
 // initialize, so these are not sent without the answer.
-func (s *Server) holding(r *http.Request, id, method string) holding {
+func (s *Server) holding(r *http.Request, id jsontext.Value, method string) holding {
 	a := holding{
-		whole: id != "" && method != "subscriptions/listen", links: r.Header.Get(headerProtocol) >= linked,
+		id: id, method: method,
+		whole: id != nil && method != "subscriptions/listen", links: r.Header.Get(headerProtocol) >= linked,
 		wait: s.o.HTTPHold, every: s.o.HTTPComment,
 	}
 	if method == "initialize" {

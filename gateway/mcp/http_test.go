@@ -246,6 +246,22 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
+// An unknown method is answered with an error that has the id of the request, in a session, before one, and without.
+func TestUnknownMethod(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
+	for what, header := range map[string]http.Header{
+		"another's session": session("s"), "before a session": {}, "own session": session(over(t, s, "2025-11-25", nil).ID()),
+	} {
+		status, answer := post(t, s.URL, `{"jsonrpc":"2.0","id":"n","method":"nonsense"}`, header)
+		if status != http.StatusBadRequest || !json.Valid([]byte(answer)) ||
+			!strings.HasPrefix(answer, `{"jsonrpc":"2.0","id":"n","error":{"code":-32601,`) ||
+			!strings.Contains(answer, "nonsense") {
+			t.Errorf("%s: %d %s", what, status, answer)
+		}
+	}
+}
+
 // A key in a header is of one call: with a batch of them it would make them one.
 func TestBatchWithKey(t *testing.T) {
 	f := start(t)
