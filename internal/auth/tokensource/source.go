@@ -42,7 +42,7 @@ func Read(file string, log *slog.Logger) (*Source, error) {
 	}
 	says, err := auth.Inspect(token)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w: %s", file, err, fixRefused)
 	}
 	b.take(token, says, time.Until(says.Expires))
 	return b, nil

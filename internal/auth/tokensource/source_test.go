@@ -170,6 +170,9 @@ func TestUnreadableCredentials(t *testing.T) {
 			t.Errorf("%s is a credential", name)
 		}
 	}
+	if _, err := Read(o.file("abc"), slog.New(slog.DiscardHandler)); !strings.Contains(err.Error(), fixRefused) {
+		t.Errorf("no fix: %v", err)
+	}
 	if _, err := Read(filepath.Join(t.TempDir(), "none"), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("no file is a credential")
 	}
