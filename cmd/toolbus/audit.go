@@ -23,6 +23,7 @@ import (
 func auditCmd(g *global) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use: "audit", Short: "Read the audit log", GroupID: "operate",
+		Long:    `Prints the records of the audit log. "toolbus doctor --scrub" verifies its hash chain.`,
 		Example: "  toolbus audit replay --since 1h\n  toolbus audit tail",
 	})
 	f := &auditFlags{}
