@@ -109,7 +109,8 @@ func (r *Reach) Flags(f flags) {
 		"`NAME` of a saved server, credentials, TLS files and tenant, see \"toolbus context\" (default: "+
 			"$TOOLBUS_CONTEXT, then the context in use)")
 	f.StringVar(&r.Given.Credentials, "credentials", "",
-		"`FILE` with your token (default: $TOOLBUS_CREDENTIALS, then the context)")
+		"`FILE` with your token (default: $TOOLBUS_CREDENTIALS, then the context; neither counts if it names a token of "+
+			"your own \"toolbus dev\", where you may do everything)")
 	f.StringVar(&r.Given.CA, "tls-ca", "",
 		"`FILE` with the CA certificates that may have signed the certificate of the server, in PEM "+
 			"(default: those of the machine)")
