@@ -18,8 +18,8 @@ var (
 
 // foreign are programs that are not ours; what the pages say about them is not checked.
 var foreign = []string{
-	"grep", "cd", "cat", "chmod", "chown", "echo", "install", "jq", "docker", "export", "go", "git", "kill", "mkdir", "mv",
-	"nats", "nats-server", "openssl", "sed", "sha256sum", "skopeo", "systemctl", "tar", "umask", "useradd",
+	"grep", "cd", "cat", "chmod", "chown", "curl", "docker", "echo", "export", "git", "go", "install", "jq", "kill",
+	"mkdir", "mv", "nats", "nats-server", "openssl", "sed", "sha256sum", "skopeo", "systemctl", "tar", "umask", "useradd",
 }
 
 // TestCommands sees to it that every command line in the documentation exists: the target of

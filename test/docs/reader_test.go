@@ -47,7 +47,7 @@ func settings(in string, port int) map[string]setting {
 		},
 		"docs/mcp.md": {
 			before:  "toolbus dev",
-			instead: []replace{{"127.0.0.1:4281", "127.0.0.1:0", "others may use the port"}},
+			instead: []replace{{"127.0.0.1:4281", "127.0.0.1:" + free, "others may use the port"}},
 			left: []left{
 				{"toolbus tools import-mcp npx", "needs npm: TestQuickStart in test/mcpservers calls the same server"},
 				{"toolbus tools import-mcp --name docs", "needs a server of MCP on another host"},
