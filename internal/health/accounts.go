@@ -82,24 +82,31 @@ func (a account) differs(name string, want []string) (missing, extra []string) {
 	return missing, append(extra, slices.Sorted(maps.Keys(have))...)
 }
 
+// connections holds those fields of a server's answer to CONNZ that are checked.
+type connections struct {
+	Connections []struct {
+		Name    string `json:"name"`
+		Account string `json:"account"` // "" until the client is authenticated
+		User    string `json:"authorized_user"`
+	} `json:"connections"`
+}
+
 // strangers checks the accounts for clients with tokens for connections that the auth callout has not named.
 func strangers(ctx context.Context, sys *nats.Conn, known int) envelope.Check {
-	type connections struct {
-		Connections []struct {
-			Name    string `json:"name"`
-			Account string `json:"account"`
-			User    string `json:"authorized_user"`
-		} `json:"connections"`
-	}
-	servers, err := askServers[connections](ctx, sys, known, "CONNZ", `{"auth":true}`)
+	all, err := askServers[connections](ctx, sys, known, "CONNZ", `{"auth":true}`)
 	if err != nil {
 		return envelope.Failed("connections", err.Error(), "run doctor again: servers came or went")
 	}
+	return opened(all)
+}
+
+// opened checks that tokens have opened all authenticated connections in the accounts for clients.
+func opened(all []told[connections]) envelope.Check {
 	var unknown []string
-	for _, s := range servers {
+	for _, s := range all {
 		for _, c := range s.Data.Connections {
 			_, token := auth.ParseUser(c.User)
-			if guest := c.Account != auth.TB && c.Account != "AUTH" && c.Account != system; guest && !token {
+			if !token && !slices.Contains([]string{"", auth.TB, "AUTH", system}, c.Account) {
 				unknown = append(unknown, fmt.Sprintf("%.60q in %s as %.60q", c.Name, c.Account, c.User))
 			}
 		}

@@ -68,3 +68,22 @@ func TestWritesSay(t *testing.T) {
 		}
 	}
 }
+
+// A connection in an account for clients that no token has opened is a failure, but not one without an account: the
+// server still authenticates it.
+func TestConnectionsSay(t *testing.T) {
+	for says, want := range map[string]envelope.CheckStatus{
+		`{"name":"toolbus-cli","account":"","authorized_user":"[REDACTED]"}`: envelope.CheckOK,
+		`{"name":"x","account":"AGENTS","authorized_user":"bob"}`:            envelope.CheckFailed,
+		`{"name":"x","account":"AGENTS","authorized_user":"[REDACTED]"}`:     envelope.CheckFailed,
+		`{"name":"x","account":"TB","authorized_user":"UABC"}`:               envelope.CheckOK,
+	} {
+		var one told[connections]
+		if err := json.Unmarshal([]byte(`{"data":{"connections":[`+says+`]}}`), &one); err != nil {
+			t.Fatal(err)
+		}
+		if c := opened([]told[connections]{one}); c.Status != want || (c.Fix == "") != (want == envelope.CheckOK) {
+			t.Errorf("%s: %+v", says, c)
+		}
+	}
+}
