@@ -35,6 +35,7 @@ func deploy(t *testing.T, change func(conf string) string) *walled {
 	secrets := filepath.Join(t.TempDir(), "keys")
 	keys, err := deployment.Create(secrets, "test")
 	if err == nil {
+		keys.Profile = "single"
 		err = os.WriteFile(filepath.Join(secrets, "profile"), []byte("single\n"), 0o600)
 	}
 	if err != nil {
@@ -131,10 +132,11 @@ func byName(t *testing.T, checks []admin.Check) map[string]admin.Check {
 	return all
 }
 
-// wrong lists the checks that do not pass but for those that are expected, and executors, of which there is none.
+// wrong lists the checks that do not pass but for those that are expected, and for those of executors, of which there
+// is none, and of the number of dispatchers.
 func wrong(all map[string]admin.Check, expected ...string) (names []string) {
 	for name, c := range all {
-		skip := name == "executors" || c.Status == "open"
+		skip := name == "executors" || name == "redundancy" || c.Status == "open"
 		for _, e := range expected {
 			skip = skip || e == name
 		}
@@ -321,5 +323,17 @@ func TestDiagnoseSyncOfEach(t *testing.T) {
 		if c.Status != admin.CheckFailed || !strings.Contains(c.Says, says) {
 			t.Errorf("no %q: %+v", says, c)
 		}
+	}
+}
+
+// One dispatcher is a warning where `toolbus keys init` has named a profile.
+func TestRedundancy(t *testing.T) {
+	w := deploy(t, func(conf string) string { return conf })
+	if c := w.withSecrets("")["redundancy"]; c.Status != admin.CheckWarning || !strings.Contains(c.Fix, "second one") {
+		t.Errorf("one dispatcher: %+v", c)
+	}
+	w.dispatch()
+	if c := w.withSecrets("")["redundancy"]; c.Name != "" {
+		t.Errorf("two dispatchers: %+v", c)
 	}
 }

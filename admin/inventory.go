@@ -43,7 +43,12 @@ func diagnoseEach(ctx context.Context, inbox *rpc.Inbox, tokenless bool) []Check
 			"run doctor of the version that the dispatchers are of")}
 	}
 	slices.SortFunc(all, func(a, b envelope.Inventory) int { return cmp.Compare(a.Instance, b.Instance) })
-	return append([]Check{diagnoseAuth(all, tokenless), diagnoseTools(all)}, diagnoseSettings(all)...)
+	checks := append([]Check{diagnoseAuth(all, tokenless), diagnoseTools(all)}, diagnoseSettings(all)...)
+	if len(all) == 1 && all[0].Profile != "" {
+		checks = append(checks, envelope.Doubtful("redundancy", "one dispatcher: if it dies, no call is admitted",
+			"start a second one, if possible on another machine"))
+	}
+	return checks
 }
 
 // diagnoseAuth names the dispatchers that authenticate nobody.

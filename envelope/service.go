@@ -93,6 +93,8 @@ type Inventory struct {
 	More bool `json:"more,omitzero"`
 	// Settings are the values that all dispatchers must have alike, by flag. Builds before this member never set it.
 	Settings map[string]string `json:"settings,omitzero"`
+	// Profile is the profile of the deployment. `toolbus dev` and builds before this member never set it.
+	Profile string `json:"profile,omitzero"`
 }
 
 // ServiceRefusal is the body of an answer with kind [KindRefusal].

@@ -311,6 +311,9 @@ func TestCall(t *testing.T) {
 	if warned != (reach != supervisor.ReachOwn) {
 		t.Errorf("runs have the reach %q, and doctor prints %s", reach, stdout)
 	}
+	if strings.Contains(stdout, "redundancy") {
+		t.Errorf("doctor wants a second dispatcher of `toolbus dev`: %s", stdout)
+	}
 }
 
 // A call is found again by its reference, also after a restart of everything.

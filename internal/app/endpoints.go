@@ -37,6 +37,9 @@ func (d *dispatcherParts) endpoints() []rpc.Endpoint {
 		rpc.NewEndpoint(operation.Inventory, fromAny(func(context.Context, struct{}) (envelope.Inventory, *envelope.Error) {
 			loaded := d.options.Tools.Inventory(d.Instance)
 			loaded.NoAuth, loaded.Settings = !d.Identity, d.settings()
+			if d.Keys != nil {
+				loaded.Profile = d.Keys.Profile
+			}
 			return loaded, nil
 		})),
 		rpc.NewEndpoint(operation.Executors, fromAny(d.listExecutors)),
