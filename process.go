@@ -28,6 +28,7 @@ type ExecutorOptions struct {
 	Pool  string        // the executor runs the tools of this pool; default "default"
 	Slots int           // largest number of concurrent runs; default [DefaultSlots]
 	Drain time.Duration // time that running calls get after the context of Run ends, before they are killed; default 10 s
+	Host  string        // name of this machine, which `toolbus executors list` shows; default none
 	// Ready, if not nil, is called when the executor takes calls, with its name in logs, records and [Client.Why].
 	Ready func(instance string)
 
@@ -71,7 +72,7 @@ func (c *Conn) Executor(tools *Toolset, o ExecutorOptions) (*Executor, error) {
 		adapters[native.Transport] = tools.native()
 	}
 	options := app.ExecutorOptions{Tools: registry, Adapters: adapters, Version: Version, Pool: o.Pool, Slots: o.Slots,
-		Drain: o.Drain}
+		Drain: o.Drain, Host: o.Host}
 	tools.use(registry, options.Fits)
 	return &Executor{c, options, o.Ready}, nil
 }

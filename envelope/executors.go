@@ -20,6 +20,8 @@ type ExecutorInfo struct {
 	Instance string    `json:"instance"`
 	Pool     string    `json:"pool"`
 	Version  string    `json:"version,omitzero"` // of Toolbus
+	Host     string    `json:"host,omitzero"`    // name of its machine
+	PID      int       `json:"pid,omitzero"`     // of its process
 	Slots    int       `json:"slots,omitzero"`   // number of calls that it runs at a time
 	Running  int       `json:"running"`          // number of calls that it ran
 	Since    time.Time `json:"since,omitzero"`   // start of the executor, in bus time

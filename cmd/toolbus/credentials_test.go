@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokensource"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
 	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 )
@@ -103,7 +104,7 @@ func deployedTools(t *testing.T, o toolbus.DispatcherOptions, tools *toolbus.Too
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := run.Executor(tools, toolbus.ExecutorOptions{})
+	e, err := run.Executor(tools, (&cli.Pool{}).Options(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

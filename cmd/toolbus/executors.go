@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -23,9 +24,9 @@ func executorsCmd(g *global) *cobra.Command {
 	pool := ""
 	list := &cobra.Command{
 		Use: "list", Short: "List the executors that run, with their load", Args: cli.NoArgs,
-		Long: `Lists the executors whose heartbeats have not expired, by pool: id, version of Toolbus, how many calls run and
-how many may, and since when the executor runs. The load is that of the newest heartbeat, a few seconds old. An executor
-that was killed is listed until its heartbeat expires. It needs the credentials of an operator.
+		Long: `Lists the executors whose heartbeats have not expired, by pool: id, machine, process, version of Toolbus, how
+many calls run and how many may, and since when the executor runs. The load is that of the newest heartbeat, a few
+seconds old. An executor that was killed is listed until its heartbeat expires. It needs the credentials of an operator.
 
 Exit codes: 0 listed, also if no executor runs; 11 the bus refused, with the reason.`,
 		Example: "  toolbus executors list\n  toolbus executors list --pool gpu --json --credentials operator.token",
@@ -62,13 +63,17 @@ func writeExecutors(to io.Writer, all []envelope.ExecutorInfo) error {
 		return err
 	}
 	w := tabwriter.NewWriter(to, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tPOOL\tVERSION\tRUNNING\tSINCE")
+	fmt.Fprintln(w, "ID\tPOOL\tHOST\tPID\tVERSION\tRUNNING\tSINCE")
 	for _, e := range all {
-		running, since := "–", "–" // an older build does not report them
+		pid, running, since := "–", "–", "–" // an older build does not report them
+		if e.PID > 0 {
+			pid = strconv.Itoa(e.PID)
+		}
 		if e.Slots > 0 {
 			running, since = fmt.Sprintf("%d of %d", e.Running, e.Slots), e.Since.UTC().Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cli.EscapeCell(e.Instance), cli.EscapeCell(e.Pool),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cli.EscapeCell(e.Instance), cli.EscapeCell(e.Pool),
+			cmp.Or(cli.EscapeCell(e.Host), "–"), pid,
 			cmp.Or(cli.EscapeCell(e.Version), "–"), running, since)
 	}
 	return w.Flush()

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +41,11 @@ func TestExecutorsList(t *testing.T) {
 	}
 	text := s.must(append([]string{"executors", "list"}, of...)...)
 	_, row, _ := strings.Cut(text, "\n")
-	want := []string{e.Instance, "default", e.Version, "1", "of", "16", e.Since.Format(time.RFC3339)}
+	host, err := os.Hostname()
+	if err != nil || e.Host != host || e.PID != os.Getpid() {
+		t.Errorf("%+v: host %q, %v", e, host, err)
+	}
+	want := []string{e.Instance, "default", host, strconv.Itoa(e.PID), e.Version, "1", "of", "16", e.Since.Format(time.RFC3339)}
 	if !strings.HasPrefix(text, "ID ") || !slices.Equal(strings.Fields(row), want) {
 		t.Error(text)
 	}

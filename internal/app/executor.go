@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,7 @@ type ExecutorOptions struct {
 	Version  string        // of Toolbus, for heartbeats
 	Slots    int           // number of calls that run at a time; default DefaultSlots
 	Drain    time.Duration // time that running calls get after ctx ends; default DefaultDrain
+	Host     string        // name of the machine, for heartbeats
 	Ready    func()
 }
 
@@ -162,7 +164,9 @@ func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorPro
 	e.pools.Unrunnable = e.unrunnableTools
 	started := n.Clock.Now().UTC()
 	e.pools.Load = func() heartbeat.Load {
-		return heartbeat.Load{Version: o.Version, Slots: o.Slots, Running: e.executor.Running(), Started: started}
+		return heartbeat.Load{
+			Version: o.Version, Host: o.Host, PID: os.Getpid(), Slots: o.Slots, Running: e.executor.Running(), Started: started,
+		}
 	}
 	return e, nil
 }

@@ -35,7 +35,7 @@ func (d *dispatcherParts) listExecutors(
 		}
 		a.Executors = append(a.Executors, envelope.ExecutorInfo{
 			Instance: b.Instance, Pool: b.Pool, Version: b.Load.Version, Slots: b.Load.Slots, Running: b.Load.Running,
-			Since: b.Load.Started,
+			Since: b.Load.Started, Host: b.Load.Host, PID: b.Load.PID,
 		})
 	}
 	return a, nil

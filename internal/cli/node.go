@@ -271,7 +271,8 @@ func (p *Pool) worker() auth.Principal {
 
 // Options returns the options of an executor. Manifests may pass variables of environ to tools.
 func (p *Pool) Options(environ []string) toolbus.ExecutorOptions {
-	return toolbus.ExecutorOptions{Pool: p.Name, Slots: p.Slots, Environ: environ}
+	host, _ := os.Hostname() // without a name, lists show none
+	return toolbus.ExecutorOptions{Pool: p.Name, Slots: p.Slots, Host: host, Environ: environ}
 }
 
 // Admission holds the flags of a process with a dispatcher: the pool absence, the audit mode, and limits of open calls.

@@ -186,12 +186,21 @@ func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) []envelope.C
 	return append(append(checks, unrunnable(alive)...), unconfined(alive)...)
 }
 
+// whereabouts names an executor, and its machine and process if it reports them.
+func whereabouts(b heartbeat.Heartbeat) string {
+	name := subjects.Instance(b.Pool, b.Instance)
+	if b.Load.Host != "" {
+		name += fmt.Sprintf(" (%s, pid %d)", b.Load.Host, b.Load.PID)
+	}
+	return name
+}
+
 // unrunnable returns a failure for each tool of which no run could start at some executor.
 func unrunnable(alive []heartbeat.Heartbeat) (checks []envelope.Check) {
 	at, why := map[string][]string{}, map[string]string{} // by tool
 	for _, b := range alive {
 		for _, u := range b.Unrunnable {
-			at[u.Tool] = append(at[u.Tool], subjects.Instance(b.Pool, b.Instance))
+			at[u.Tool] = append(at[u.Tool], whereabouts(b))
 			why[u.Tool] = u.Why
 		}
 	}
@@ -215,7 +224,7 @@ func unconfined(alive []heartbeat.Heartbeat) (checks []envelope.Check) {
 		var names []string
 		for _, b := range alive {
 			if b.RunsReach == kind.reach {
-				names = append(names, subjects.Instance(b.Pool, b.Instance))
+				names = append(names, whereabouts(b))
 			}
 		}
 		if slices.Sort(names); len(names) > 0 {

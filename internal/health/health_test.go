@@ -130,6 +130,7 @@ func TestDiagnoseUnrunnable(t *testing.T) {
 		"whole": nil, "one": {{Tool: "a.x", Why: strings.Repeat("é", 200)}},
 		"two": {{Tool: "a.x"}, {Tool: "b", Why: "is empty"}},
 	} {
+		pools.Load = func() heartbeat.Load { return heartbeat.Load{Host: map[string]string{"two": "ant"}[name], PID: 7} }
 		pools.Unrunnable = func() []heartbeat.UnrunnableTool { return tools }
 		if err := pools.Beat(t.Context(), "gpu", name); err != nil {
 			t.Fatal(err)
@@ -139,7 +140,7 @@ func TestDiagnoseUnrunnable(t *testing.T) {
 	if len(checks) != 3 {
 		t.Fatalf("got %+v", checks)
 	}
-	for i, want := range []struct{ name, says string }{{"tool a.x", "gpu/one; gpu/two"}, {"tool b", "gpu/two: is empty"}} {
+	for i, want := range []struct{ name, says string }{{"tool a.x", "gpu/one; gpu/two (ant, pid 7)"}, {"tool b", "gpu/two (ant, pid 7): is empty"}} {
 		if c := checks[i+1]; c.Status != envelope.CheckFailed || c.Name != want.name ||
 			!strings.Contains(c.Says, want.says) || c.Fix == "" {
 			t.Errorf("got %+v", c)

@@ -35,6 +35,8 @@ type Heartbeat struct {
 // Load describes an executor and what it runs.
 type Load struct {
 	Version string    `json:"version,omitzero"` // of Toolbus
+	Host    string    `json:"host,omitzero"`    // name of its machine; Host and PID are zero in older builds
+	PID     int       `json:"pid,omitzero"`     // of its process
 	Slots   int       `json:"slots"`            // number of calls that it runs at a time
 	Running int       `json:"running"`          // number of calls in progress
 	Started time.Time `json:"started"`          // bus time
