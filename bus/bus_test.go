@@ -126,6 +126,22 @@ func TestHintWhereNoServerAnswers(t *testing.T) {
 			t.Errorf("%s: %v: %s", servers, err, says)
 		}
 	}
+	token, key := nats.TokenHandler(func() string { return "t" }), nats.Nkey("U", func([]byte) ([]byte, error) { return nil, nil })
+	for _, test := range []struct {
+		server    string
+		with      nats.Option
+		want, not string
+	}{
+		{"nats://127.0.0.1:4280", token, ofDev, "nats-server"},
+		{"nats://127.0.0.1:4222", token, "start it, or correct its name", "toolbus dev"},
+		{"nats://127.0.0.1:4222", key, "start it with `nats-server -c FILE`, its log says why", "toolbus dev"},
+		{"nats://bus.example:4222", key, "TOOLBUS_URL or the context", "Connect"},
+	} {
+		_, err := bus.Dial(test.server, "x", nats.SetCustomDialer(nothing{}), test.with)
+		if says := bus.ConnectHint(err); !strings.Contains(says, test.want) || strings.Contains(says, test.not) {
+			t.Errorf("%s: %v: %s", test.server, err, says)
+		}
+	}
 }
 
 // A server that does not know the key of a process has other secrets: the hint does not speak of tokens.

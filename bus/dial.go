@@ -57,10 +57,10 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 		nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.ReconnectBufSize(-1),
 		nats.Timeout(DialTime), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(3), nats.IgnoreAuthErrorAbort(),
 	}, opts...)
-	keyed, bare := false, false
+	failed := &dialError{servers: servers}
 	nc, err := connect(servers, append(opts, Coalesced, func(o *nats.Options) error {
-		keyed = o.Nkey != ""
-		bare = (o.Secure || strings.Contains(servers, "tls://")) && o.TLSCertCB == nil &&
+		failed.keyed, failed.token = o.Nkey != "", o.TokenHandler != nil
+		failed.bare = (o.Secure || strings.Contains(servers, "tls://")) && o.TLSCertCB == nil &&
 			(o.TLSConfig == nil || len(o.TLSConfig.Certificates) == 0)
 		return nil
 	}))
@@ -68,7 +68,8 @@ func dial(servers, name string, needs func(*nats.Conn) int64, opts []nats.Option
 		if bad, ok := errors.AsType[*url.Error](err); ok {
 			err = bad.Err // without the URL, which may contain a password
 		}
-		return nil, &dialError{servers, err, keyed, bare}
+		failed.err = err
+		return nil, failed
 	}
 	if v := nc.ConnectedServerVersion(); older(v, minServer) {
 		nc.Close()
@@ -88,6 +89,7 @@ type dialError struct {
 	servers string
 	err     error
 	keyed   bool // the connection has a key of the deployment's secrets
+	token   bool // the connection shows a token
 	bare    bool // it is to use TLS, and has no certificate
 }
 
@@ -299,17 +301,25 @@ func unreachableHint(err error) string {
 	check, dev := "see in its log whether it runs", ""
 	if u, err := url.Parse(strings.TrimSpace(first)); err == nil && u.Hostname() != "" {
 		check = fmt.Sprintf("`nc -zv %s %s` shows whether anything listens there", u.Hostname(), cmp.Or(u.Port(), "4222"))
-		if ip := net.ParseIP(u.Hostname()); ip.IsLoopback() || u.Hostname() == "localhost" {
-			dev = "`toolbus dev` starts one, and prints export TOOLBUS_URL=… if its port is not 4280; otherwise "
+		ip := net.ParseIP(u.Hostname())
+		if local := ip.IsLoopback() || u.Hostname() == "localhost"; local && (!of.token || u.Port() == devPort) {
+			dev = "`toolbus dev` starts one, and prints export TOOLBUS_URL=… if its port is not " + devPort + "; otherwise "
 		}
 	}
 	which := "this server does not answer"
 	if several {
 		which, dev = "these servers do not answer", ""
 	}
-	return which + ": " + check + "; " + dev + "start it, or correct its name in --server, TOOLBUS_URL, the context or " +
-		"the URL of Connect"
+	const name = "correct its name in --server, TOOLBUS_URL"
+	if of.keyed {
+		return which + ": " + check + "; start it with `nats-server -c FILE`, its log says why it is down; or " + name +
+			" or the context"
+	}
+	return which + ": " + check + "; " + dev + "start it, or " + name + ", the context or the URL of Connect"
 }
+
+// devPort is the port of `toolbus dev`, unless a flag names another one.
+const devPort = "4280"
 
 func isAs[E error](err error) bool {
 	_, is := errors.AsType[E](err)

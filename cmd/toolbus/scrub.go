@@ -26,9 +26,12 @@ func (g *global) mayScrub(ctx context.Context) error {
 		a, err = a.As(ctx, g.self(auth.Operator))
 	}
 	if err == nil && a.Credentials != "" {
+		example := "keys in the folder of `toolbus keys init`"
+		if a.OwnTools() != "" {
+			example = filepath.Join(g.env.devState(), "keys") + " of `toolbus dev`, or keys in its --data-dir"
+		}
 		err = usagef("--scrub reads the streams, which no token permits: name the folder of the deployment's secrets with "+
-			"--secrets-dir, for example %s of `toolbus dev`, or keys in its --data-dir",
-			filepath.Join(g.env.devState(), "keys"))
+			"--secrets-dir, for example %s", example)
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -45,4 +46,14 @@ func TestInterruptedScrub(t *testing.T) {
 		t.Errorf("the usual checks: exit %d: %s", code, out.String())
 	}
 	bustest.WaitForNoConsumers(t, b.JS, subjects.DeniedStream)
+}
+
+// Only on a bus of `toolbus dev` the folder of its secrets is the example.
+func TestScrubWithoutSecrets(t *testing.T) {
+	srv, dir := unserved(t)
+	code, _, stderr := shell{t: t, url: srv.URL}.do("doctor", "--scrub", "--credentials",
+		filepath.Join(dir, "operator.token"))
+	if code != exitUsage || !strings.Contains(stderr, "for example keys in the folder of `toolbus keys init`") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
 }

@@ -117,8 +117,8 @@ func (r *RenewalError) Error() string {
 func (b *Source) Denied() *RenewalError {
 	e := envelope.NewError(envelope.CodeRevoked,
 		"the bus does not accept the token: it was revoked, or signed with a key that is not, or no longer, of this bus").
-		WithFix("on a bus of `toolbus dev` take the file that this bus prints, as export TOOLBUS_CREDENTIALS=…: " +
-			"yours may be that of another one; otherwise " + fixRefused)
+		WithFix(fixRefused + "; on a bus of `toolbus dev` take the file that this bus prints, as " +
+			"export TOOLBUS_CREDENTIALS=…: yours may be that of another one")
 	if b.Spent() {
 		ends := b.Principal().Expires
 		if until := b.Principal().RenewUntil; until.After(ends) {
