@@ -32,6 +32,8 @@ func Summary(r *envelope.Response, ref string) string {
 	case p.Final || r.Status != envelope.RetryableError: // others change only by what their fix says
 	case r.Error.Details.Effect == envelope.EffectApplied: // its fix says not to repeat it, see envelope.FixApplied
 		parts = append(parts, "NOT FINAL: its effect took place")
+	case r.Error.Code == envelope.CodeExpired:
+		parts = append(parts, "NOT FINAL: take a new credential, then ask again with the same key")
 	default:
 		parts = append(parts, "NOT FINAL: ask again with the same key")
 	}

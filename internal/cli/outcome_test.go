@@ -45,6 +45,10 @@ func TestSaysWhatToAskAgain(t *testing.T) {
 	if strings.Contains(got, "ask again") || !strings.Contains(got, "NOT FINAL") {
 		t.Errorf("beside a fix not to repeat the call: %s", got)
 	}
+	got = says(envelope.NewError(envelope.CodeExpired, ""), envelope.Provenance{})
+	if !strings.Contains(got, "NOT FINAL: take a new credential, then ask again") {
+		t.Errorf("with an expired credential: %s", got)
+	}
 	for code, want := range map[envelope.Code]bool{
 		envelope.CodeTimeout: true, envelope.CodeOpen: true, envelope.CodeCancelled: true, envelope.CodeExpired: true,
 		envelope.CodeRunState: false, envelope.CodeRunUnknown: false, envelope.CodePolicyVersion: false,
