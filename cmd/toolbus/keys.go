@@ -121,8 +121,9 @@ func placed(plan *deployment.Plan, dir string) (in string, makeStore func() erro
 	if plan.Etc == "" {
 		plan.Etc = in
 	}
-	if plan.Store != "" {
-		return in, func() error { return nil }, nil
+	if plan.Store != "" { // a server may start in another folder
+		plan.Store, err = filepath.Abs(plan.Store)
+		return in, func() error { return nil }, err
 	}
 	plan.Store = filepath.Join(in, "store")
 	return in, func() error { return os.MkdirAll(plan.Store, 0o700) }, nil
@@ -165,7 +166,8 @@ func (g *global) initKeys(plan deployment.Plan, tools, dir string) error {
 	for _, f := range files {
 		names = append(names, f.Name)
 		if filepath.Ext(f.Name) == ".conf" {
-			said += "\nserver:  nats-server -c " + filepath.Join(dir, f.Name)
+			said += "\nserver:  nats-server -c " + filepath.Join(dir, f.Name) + "\nlog:     " +
+				filepath.Join(plan.Store, strings.TrimSuffix(f.Name, ".conf")+".log") + " (why it does not start, too)"
 		}
 	}
 	reach := " --server " + url + clientTLS(dir, files)

@@ -56,11 +56,19 @@ func TestKeysInitPolicy(t *testing.T) {
 	s.must("policy", "lint", dir, "--tools", tools)
 	t.Chdir(filepath.Dir(tools))
 	encrypted := filepath.Join(t.TempDir(), "encrypted")
-	out = s.must("keys", "init", encrypted, "--tools", filepath.Base(tools), "--tls")
+	out = s.must("keys", "init", encrypted, "--tools", filepath.Base(tools), "--tls", "--store-dir", "streams")
 	in := func(name string) string { return filepath.Join(encrypted, "tls", name) }
 	flags := " --server tls://127.0.0.1:4222 --tls-ca " + in("ca.crt") + " --tls-cert " + in("client.crt") +
 		" --tls-key " + in("client.key")
-	for _, says := range []string{"/keys" + flags + " --tools " + tools + "\n", "push " + encrypted + flags + " --cred"} {
+	streams := filepath.Join(filepath.Dir(tools), "streams")
+	if conf, err := os.ReadFile(filepath.Join(encrypted, "nats-1.conf")); err != nil ||
+		!strings.Contains(string(conf), filepath.Join(streams, "nats-1")) {
+		t.Errorf("a relative --store-dir: %v\n%s", err, conf)
+	}
+	for _, says := range []string{
+		"/keys" + flags + " --tools " + tools + "\n", "push " + encrypted + flags + " --cred",
+		"\nlog:     " + filepath.Join(streams, "nats-1.log"),
+	} {
 		if !strings.Contains(out, says) {
 			t.Errorf("with TLS it does not say %q: %s", says, out)
 		}
