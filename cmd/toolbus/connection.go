@@ -88,6 +88,9 @@ func (c *connection) ofTenant() string {
 // credentials. Without credentials, it sets the tenant to that of the context.
 func (c *connection) access() (cli.Access, error) {
 	a, err := c.reach.Find()
+	if err == nil {
+		err = a.CheckCredentials()
+	}
 	if err != nil {
 		return a, err
 	}

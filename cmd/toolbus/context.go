@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"os"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -60,7 +61,14 @@ func contextAddCmd(g *global) *cobra.Command {
 			if err := g.contexts().Write(args[0], a, replace); err != nil {
 				return err
 			}
-			return g.say(g.bookmark(args[0], a), "added; use it with `toolbus context use "+args[0]+"`")
+			if _, err := os.Stat(a.Credentials); a.Credentials != "" && err != nil {
+				fmt.Fprintf(g.env.stderr, "the credentials cannot be read yet: %v\n", err)
+			}
+			b, line := g.bookmark(args[0], a), "added; use it with `toolbus context use "+args[0]+"`"
+			if b.Used {
+				line = "replaced; it is in use"
+			}
+			return g.say(b, line)
 		},
 	}
 	cmd.Flags().BoolVar(&replace, "replace", false,

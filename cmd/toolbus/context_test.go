@@ -136,6 +136,15 @@ func TestContexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	u.want(1, "context add other --replace", "--context", "other", "tools", "list")
+	gone := []string{"context", "add", "gone", "--replace", "--server", "nats://127.0.0.1:1", "--credentials", "no.token"}
+	u.want(0, "no.token: no such file", gone...)
+	u.want(0, "", "context", "use", "gone")
+	u.want(0, "replaced; it is in use", gone...)
+	for _, command := range [][]string{{"tools", "list"}, {"doctor"}, {"executor", "--tools", t.TempDir()}} {
+		u.want(1, "credentials of the context gone: stat", command...)
+	}
+	u.want(1, "name the file with your token", "tools", "list", "--credentials", "no.token")
+	u.want(1, "127.0.0.1:1:", "tools", "list", "--server", "nats://127.0.0.1:1")
 }
 
 // A command uses the server of the source that takes precedence. No process listens on any of these ports.

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,6 +25,8 @@ type Access struct {
 
 	dev   string // state folder of `toolbus dev` if this bus is the user's own; then As gets tokens for any caller
 	tools string // folder of its tools
+
+	context string // name of the context that names the credentials, or ""
 }
 
 // OwnTools returns the folder of the tools if the bus is the user's own `toolbus dev`, or "".
@@ -34,9 +37,24 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 	if (a.Cert == "") != (a.Key == "") {
 		return Usagef("--tls-cert and --tls-key belong together: name both files")
 	}
+	if err := a.CheckCredentials(); err != nil {
+		return err
+	}
 	o.CredentialsFile = a.Credentials
 	o.NATS, err = bus.Files{CA: a.CA, Cert: a.Cert, Key: a.Key}.Options()
 	return err
+}
+
+// CheckCredentials returns an error if the credentials file of a context does not exist.
+func (a Access) CheckCredentials() error {
+	if a.context == "" || a.Credentials == "" {
+		return nil
+	}
+	if _, err := os.Stat(a.Credentials); errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("credentials of the context %s: %w\nput the file with your token there, or name it by --credentials; "+
+			"`toolbus context add %s --replace` saves another name", a.context, err, a.context)
+	}
+	return nil
 }
 
 // Vouch sets tenant and actor of o to those of the credentials of a, if it has any. For an agent, it is an error if o
@@ -45,6 +63,9 @@ func (a Access) Into(o *toolbus.Options) (err error) {
 func (a Access) Vouch(o *toolbus.ClientOptions, r auth.Role) error {
 	if a.Credentials == "" {
 		return nil
+	}
+	if err := a.CheckCredentials(); err != nil {
+		return err
 	}
 	held, err := tokensource.Read(a.Credentials, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -158,9 +179,12 @@ func (r *Reach) Find() (Access, error) {
 		if err != nil {
 			return Access{}, err
 		}
-		found = found.over(of)
+		ofContext := found.Credentials == ""
+		if found = found.over(of); ofContext {
+			found.context = named
+		}
 	}
-	found = found.over(Access{Server: toolbus.DefaultURL})
+	found.Server = cmp.Or(found.Server, toolbus.DefaultURL)
 	if dev, ok := r.Env.devBus(found.Server); ok && r.Given.Credentials == "" &&
 		(found.Credentials == "" || isSameFolder(filepath.Dir(found.Credentials), devCredentials(dev.State))) {
 		found.dev, found.tools = dev.State, dev.Tools
