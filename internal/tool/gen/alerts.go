@@ -19,6 +19,9 @@ groups:
     rules:
 `
 
+// noObjectives is the list of objectives if no tool has any.
+const noObjectives = " []\n"
+
 // objective holds the fields of a manifest that say how well the tool must serve.
 type objective struct {
 	Tier string `json:"tier"`
@@ -64,7 +67,7 @@ func Alerts(r *tool.Set) ([]byte, error) {
 	}
 	if page.Len() == none { // a list of rules must not be null
 		page.Truncate(none - 1)
-		page.WriteString(" []\n")
+		page.WriteString(noObjectives)
 	}
 	page.WriteString("\n" + rules)
 	return page.Bytes(), nil

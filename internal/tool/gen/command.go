@@ -58,6 +58,10 @@ func (c *command) run() error {
 		return err
 	}
 	made, err := c.format.Write(r)
+	if c.format.Name == "alerts" && bytes.Contains(made, []byte(noObjectives)) {
+		fmt.Fprintln(c.env.Stderr, "no tool declares tier T2, T3 or T4 in its manifest: the rules about errors and times of "+
+			"tools have no objective, and never fire")
+	}
 	switch {
 	case err != nil:
 		return err

@@ -48,3 +48,15 @@ func TestCommand(t *testing.T) {
 		}
 	}
 }
+
+// Without a tier there are no objectives, which the command says on standard error.
+func TestAlertsWithoutObjectives(t *testing.T) {
+	for tools, want := range map[string]bool{t.TempDir(): true, "testdata/tools": false} {
+		var says bytes.Buffer
+		cmd := gen.Command(cli.Env{Stdout: t.Output(), Stderr: &says})
+		cmd.SetArgs([]string{"alerts", "--tools", tools})
+		if err := cmd.ExecuteContext(t.Context()); err != nil || strings.Contains(says.String(), "no tool declares") != want {
+			t.Errorf("%s: %q, %v", tools, says.String(), err)
+		}
+	}
+}
