@@ -24,8 +24,9 @@ type TraceEvent struct {
 	DurationMS int64 `json:"duration_ms,omitzero"`
 	Running    bool  `json:"running,omitzero"`
 	// Lost means that the executor of a run was lost: another one continued the attempt, and DurationMS is until then.
-	// The run is also lost, at the deadline, if no dispatcher served then. It means for a claim that an earlier run may have been lost. A pure or idempotent call has no claim at its first
-	// run, and this first claim came late enough for a second one.
+	// The run is also lost, at the deadline, if no dispatcher served then. It means for a claim that an earlier run may
+	// have been lost. A pure or idempotent call has no claim at its first run, and this first claim came late enough for
+	// a second one.
 	Lost bool `json:"lost,omitzero"`
 	// By is the process: the dispatcher of a request, the executor of a claim, a run or a lookup, and the decider of an
 	// outcome.
