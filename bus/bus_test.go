@@ -126,7 +126,8 @@ func TestHintWhereNoServerAnswers(t *testing.T) {
 			t.Errorf("%s: %v: %s", servers, err, says)
 		}
 	}
-	token, key := nats.TokenHandler(func() string { return "t" }), nats.Nkey("U", func([]byte) ([]byte, error) { return nil, nil })
+	token := nats.TokenHandler(func() string { return "t" })
+	key := nats.Nkey("U", func([]byte) ([]byte, error) { return nil, nil })
 	for _, test := range []struct {
 		server    string
 		with      nats.Option

@@ -42,9 +42,9 @@ const ReadTimeout = 30 * time.Second
 // its maxPages until it ends, so its consumer must not read pages over the same connection. One that waits for new
 // messages is not counted: a process has few of those, and none is of calls with their bodies.
 //
-// It makes another consumer where the server has lost one, or messages on their way to it: after a reconnect, a lost
-// request, and two heartbeats that did not come. nats.go's ordered consumer does so, too, but waits 10 s for each answer,
-// whatever the context.
+// Messages makes another consumer if the server has lost one, or messages on their way to it: after a reconnect, a lost
+// request, and two heartbeats that did not come. The ordered consumer of nats.go does so, too, but waits 10 s for each
+// answer, whatever the context.
 //
 // If cfg has a NamePrefix, Messages deletes its consumers when it ends. The prefix must be unique. Otherwise the server
 // keeps them for a minute, and a stream permits some hundreds of consumers, while a large list takes more pages.

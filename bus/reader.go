@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// reader is what [Messages] reads a stream with: a consumer, another one where that is lost, and how far it has come.
+// reader reads a stream for [Messages]. It has a consumer, and makes another one if that is lost.
 type reader struct {
 	js     jetstream.JetStream
 	stream string
@@ -138,8 +138,8 @@ func (r *reader) config() jetstream.ConsumerConfig {
 // name returns the name of the newest consumer.
 func (r *reader) name() string { return fmt.Sprintf("%s_%d", r.cfg.NamePrefix, r.made) }
 
-// stopAtReconnect stops it when the connection is made anew, because messages on their way are lost then. The function
-// that it returns ends that.
+// stopAtReconnect stops it after a reconnect, because messages on their way are lost then. The function that it returns
+// ends that.
 func stopAtReconnect(nc *nats.Conn, it jetstream.MessagesContext) (release func()) {
 	status, done := nc.StatusChanged(nats.CONNECTED), make(chan struct{})
 	go func() {

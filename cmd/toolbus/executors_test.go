@@ -45,7 +45,8 @@ func TestExecutorsList(t *testing.T) {
 	if err != nil || e.Host != host || e.PID != os.Getpid() {
 		t.Errorf("%+v: host %q, %v", e, host, err)
 	}
-	want := []string{e.Instance, "default", host, strconv.Itoa(e.PID), e.Version, "1", "of", "16", e.Since.Format(time.RFC3339)}
+	want := []string{e.Instance, "default", host, strconv.Itoa(e.PID), e.Version, "1", "of", "16",
+		e.Since.Format(time.RFC3339)}
 	if !strings.HasPrefix(text, "ID ") || !slices.Equal(strings.Fields(row), want) {
 		t.Error(text)
 	}

@@ -140,7 +140,9 @@ func TestDiagnoseUnrunnable(t *testing.T) {
 	if len(checks) != 3 {
 		t.Fatalf("got %+v", checks)
 	}
-	for i, want := range []struct{ name, says string }{{"tool a.x", "gpu/one; gpu/two (ant, pid 7)"}, {"tool b", "gpu/two (ant, pid 7): is empty"}} {
+	for i, want := range []struct{ name, says string }{
+		{"tool a.x", "gpu/one; gpu/two (ant, pid 7)"}, {"tool b", "gpu/two (ant, pid 7): is empty"},
+	} {
 		if c := checks[i+1]; c.Status != envelope.CheckFailed || c.Name != want.name ||
 			!strings.Contains(c.Says, want.says) || c.Fix == "" {
 			t.Errorf("got %+v", c)

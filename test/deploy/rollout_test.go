@@ -19,7 +19,8 @@ func TestNewTool(t *testing.T) {
 	})
 	d.Serve(0)
 	old := t.TempDir()
-	if err := os.CopyFS(filepath.Join(old, "text_2esearch"), os.DirFS(filepath.Join(d.Tools, "text_2esearch"))); err != nil {
+	known := filepath.Join(d.Tools, "text_2esearch")
+	if err := os.CopyFS(filepath.Join(old, "text_2esearch"), os.DirFS(known)); err != nil {
 		t.Fatal(err)
 	}
 	dispatcher := func(tools string) *processtest.Process {
