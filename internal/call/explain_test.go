@@ -111,8 +111,8 @@ func TestExplain(t *testing.T) {
 			}, time.Second, 1,
 			"Attempt 1 of web.fetch 1.0.0 (fetch) ended after 500ms with terminal_error (S-TOOL-UNKNOWN), decided by the " +
 				"dispatcher, effect unknown: the process that ran the call is gone; no lookup was asked, because no live " +
-				"executor has the admitted build; the same key returns this outcome and does not run again; the tool knows " +
-				"the call as id: look for its effect under that name.",
+				"executor has the admitted build; the same key returns this outcome and does not run again; the tool knows the " +
+				"call as id: look for its effect under that name.",
 		},
 		"the lookup is absent": {
 			func(j *journal) {
