@@ -56,6 +56,8 @@ func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []envelope.Che
 				"change the stream back, or let Toolbus create it anew"
 		} else if m := info.Config.MaxBytes; m > 0 && info.State.Bytes*100 > uint64(m)*85 {
 			c.Status, c.Fix = envelope.CheckWarning, "the stream is over 85 % of max_bytes: raise it or shorten retention"
+		} else if want.Name == subjects.DeadStream && info.State.Msgs > 0 {
+			c.Status, c.Fix = envelope.CheckWarning, "see which calls took five executors down with `toolbus dead list`"
 		}
 		checks = append(checks, c)
 	}
@@ -215,11 +217,14 @@ func unrunnable(alive []heartbeat.Heartbeat) (checks []envelope.Check) {
 // unconfined returns a warning for each kind of reach that the runs of executors have.
 func unconfined(alive []heartbeat.Heartbeat) (checks []envelope.Check) {
 	for _, kind := range []struct {
-		reach supervisor.Reach
-		says  string
+		reach     supervisor.Reach
+		says, fix string
 	}{
-		{supervisor.ReachSignals, "a tool can signal processes of the same user, such as other runs and the executor"},
-		{supervisor.ReachAll, "a tool can signal processes of the same user, and read the memory and files of other runs"},
+		{supervisor.ReachSignals, "a tool can signal processes of the same user, such as other runs and the executor",
+			"the Landlock of their kernel does not scope signals: run these executors on Linux 6.12 or later"},
+		{supervisor.ReachAll, "a tool can signal processes of the same user, and read the memory and files of other runs",
+			"they run as root or with CAP_SYS_ADMIN or CAP_PERFMON, or their kernel has no Landlock: run these executors as a " +
+				"user without capabilities, on Linux 6.12 or later, with landlock in /sys/kernel/security/lsm"},
 	} {
 		var names []string
 		for _, b := range alive {
@@ -228,8 +233,7 @@ func unconfined(alive []heartbeat.Heartbeat) (checks []envelope.Check) {
 			}
 		}
 		if slices.Sort(names); len(names) > 0 {
-			checks = append(checks, envelope.Doubtful("runs", kind.says+": "+some(names),
-				"run these executors on Linux 6.12 or later, with landlock in /sys/kernel/security/lsm, and not as root"))
+			checks = append(checks, envelope.Doubtful("runs", kind.says+": "+some(names), kind.fix))
 		}
 	}
 	return checks

@@ -63,6 +63,27 @@ func TestDiagnoseWithoutStreams(t *testing.T) {
 	}
 }
 
+// Dead letters are a warning, which names the command that lists them.
+func TestDiagnoseDeadLetters(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(t.Context(), subjects.DeadStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := strings.NewReplacer("*", "x", ">", "x").Replace(stream.CachedInfo().Config.Subjects[0])
+	if _, err := js.Publish(t.Context(), subject, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range diagnoseStreams(t.Context(), js) {
+		if c.Name == subjects.DeadStream && (c.Status != envelope.CheckWarning || !strings.Contains(c.Fix, "dead list")) {
+			t.Errorf("got %+v", c)
+		}
+	}
+}
+
 // Heartbeats that the server has not removed after their expiry do not count as live executors.
 func TestDiagnoseForgottenBeats(t *testing.T) {
 	js := natstest.Start(t).JetStream(t)
@@ -108,8 +129,11 @@ func TestDiagnoseReach(t *testing.T) {
 	if len(checks) != 3 {
 		t.Fatalf("got %+v", checks)
 	}
-	for i, says := range []string{"other runs and the executor: gpu/old", "files of other runs: gpu/older"} {
-		if c := checks[i+1]; c.Status != envelope.CheckWarning || !strings.HasSuffix(c.Says, says) || c.Fix == "" {
+	for i, want := range []struct{ says, fix string }{
+		{"other runs and the executor: gpu/old", "does not scope signals"}, {"files of other runs: gpu/older", "as root or"},
+	} {
+		if c := checks[i+1]; c.Status != envelope.CheckWarning || !strings.HasSuffix(c.Says, want.says) ||
+			!strings.Contains(c.Fix, want.fix) {
 			t.Errorf("got %+v", c)
 		}
 	}
