@@ -63,6 +63,9 @@ func settings(in string, port int) map[string]setting {
 				{"systemctl stop toolbus-dispatcher", "end dispatcher", "needs systemd"},
 				{"systemctl stop toolbus-nats@nats-1", "end nats", "needs systemd"},
 				{"/var/lib/toolbus", filepath.Join(in, "store"), "belongs to root"},
+				{"127.0.0.1:9464", "127.0.0.1:0", "others may use the port"},
+				{"127.0.0.1:9465", "127.0.0.1:0", "others may use the port"},
+				{"127.0.0.1:9466", "127.0.0.1:0", "others may use the port"},
 				{"REF", "$REF", "the reference that the call has printed"},
 				{`'{"pattern":"x"}'`, `'{"pattern":"x"}' 2>&1 | tee said
 REF=$(sed -n 's/^accepted: \([^ ]*\).*/\1/p' said)`, "keeps that reference"},
