@@ -31,6 +31,7 @@ type pendingCall struct {
 	described   bool                   // the tool is known
 	keyRequired bool                   // the tool requires a key that the caller has chosen
 	pool        string                 // of the tool
+	longest     time.Duration          // that the tool gives a call; 0 if it is not known
 	unnamed     *envelope.Error        // the functions of the tool, if the call names none of several
 	undescribed *envelope.Error        // why dispatchers do not describe the tool
 	inexact     []jsonschema.Violation // what of the input is no I-JSON
@@ -67,6 +68,7 @@ func (c *Client) callWithDeadline(ctx context.Context, call Call, keyed bool, st
 // run makes the call, beside its caller, and says what became of it.
 func (p *pendingCall) run() {
 	r, err := p.outcome()
+	p.nameLimit(r, p.Deadline, p.longest)
 	p.Finish(exchange.Result{Request: p.req, Response: r, Err: err})
 }
 
@@ -113,7 +115,9 @@ func (p *pendingCall) giveUp() exchange.Result {
 	case unsent:
 		return exchange.Result{Request: req, Response: silence.unsentResponse(context.DeadlineExceeded)}
 	}
-	return exchange.Result{Request: req, Response: silence.unansweredResponse(nil)}
+	r := silence.unansweredResponse(nil)
+	p.nameLimit(r, deadline, 0) // the worker may be asking for the description of the tool
+	return exchange.Result{Request: req, Response: r}
 }
 
 // remaining returns the time from started to the deadline of ctx, in whole milliseconds, or 0 if ctx has no deadline.

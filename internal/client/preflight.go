@@ -60,6 +60,9 @@ func (p *pendingCall) setDeadline() {
 // fill makes the request of the call, for a tool that is described by t. A timeout that will be refused stays as it is.
 func (p *pendingCall) fill(t *catalogue.Tool) {
 	p.req = p.client.request(p.call, t)
+	if t != nil {
+		p.longest = time.Duration(t.Info.TimeoutMaxMS) * time.Millisecond
+	}
 	k := &p.req.Constraints
 	if !isValid(p.call.Timeout) {
 		return

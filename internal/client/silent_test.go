@@ -1,6 +1,7 @@
 package client_test
 
 import (
+	"context"
 	"net"
 	"strings"
 	"sync"
@@ -173,6 +174,34 @@ func TestMuteServer(t *testing.T) {
 	}
 	nc.Close()
 	f.Srv.Restart() // the service is stopped in good order
+}
+
+// The fix of a call that had too little time names what limited it, and the longest time that the tool gives.
+func TestFixNamesLimit(t *testing.T) {
+	f := setup(t)
+	describing := bustest.Describing("echo")
+	c := f.serve(rpc.Endpoint{Op: describing.Op,
+		Handle: func(ctx context.Context, from call.Sender, body []byte) (any, *envelope.Error) {
+			d, refusal := describing.Handle(ctx, from, body)
+			d.(envelope.DescribeResponse).Tools[0].TimeoutMaxMS = 2000
+			return d, refusal
+		}})
+	f.listening(func(*call.IncomingRequest, envelope.Request, *rpc.Replies) {})
+	if _, err := c.Tool(t.Context(), "echo"); err != nil {
+		t.Fatal(err)
+	}
+	for want, limit := range map[string][2]time.Duration{
+		", and with a later deadline of ctx":         {time.Second, 200 * time.Millisecond},
+		", and with a larger timeout_ms, at most 2s": {200 * time.Millisecond, time.Second},
+		"; the tool gives no call more than 2s":      {time.Minute, 1900 * time.Millisecond},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), limit[1])
+		r, err := c.Call(ctx, client.Call{Tool: "echo", Timeout: limit[0]})
+		cancel()
+		if err != nil || r.Error == nil || !strings.Contains(r.Error.Fix, want) {
+			t.Errorf("%s: %+v, %v", want, r, err)
+		}
+	}
 }
 
 // The fix of a call that a bus does not answer names the reference, and more time.
