@@ -11,7 +11,6 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
-	"github.com/seed-018f16cc/toolbus/internal/client"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
@@ -22,11 +21,14 @@ import (
 // adviceTime is how long a command asks the bus about a call that has ended.
 const adviceTime = time.Second
 
+// largerTimeout is the advice in a fix for a call that had too little time.
+const largerTimeout = "a larger timeout_ms"
+
 // nameTimeout lets a fix that advises a larger timeout_ms name the flag instead, with the longest time that the tool
 // gives if a dispatcher says it soon. Role is that of the call, or "".
 func nameTimeout(ctx context.Context, g *global, c *toolbus.Client, role string, r *envelope.Response) {
 	e := r.Error
-	if g.json || e == nil || !strings.Contains(e.Fix, client.LargerTimeout) {
+	if g.json || e == nil || !strings.Contains(e.Fix, largerTimeout) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, adviceTime)
@@ -42,9 +44,18 @@ func nameTimeout(ctx context.Context, g *global, c *toolbus.Client, role string,
 	e.WithFix(withTimeout(e.Fix, had, longest))
 }
 
-// withTimeout is [client.WithLongest] with the name of the flag.
+// withTimeout returns the fix for a call that had some time, of a tool that gives the longest time, which is 0 if it is
+// not known. It advises no call that had nearly the longest time to take more: connecting took the rest.
 func withTimeout(fix string, had, longest time.Duration) string {
-	return client.WithLongest(fix, "a longer --timeout", had, longest)
+	flag := "a longer --timeout"
+	switch {
+	case longest > 0 && had >= longest*9/10:
+		return strings.Replace(fix, ", and with "+largerTimeout,
+			fmt.Sprintf("; the tool gives no call more than %s, the timeout_ms_max of its manifest", longest), 1)
+	case longest > 0:
+		flag += fmt.Sprintf(", at most %s, the timeout_ms_max of the tool", longest)
+	}
+	return strings.Replace(fix, largerTimeout, flag, 1)
 }
 
 // toOwner is the advice in a fix for a call whose tool has a fault.

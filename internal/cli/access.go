@@ -51,8 +51,8 @@ func (a Access) CheckCredentials() error {
 		return nil
 	}
 	if _, err := os.Stat(a.Credentials); errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("credentials of the context %s: %w\nput the file with your token there, or name it by --credentials; `"+
-			"toolbus context add %s --replace` saves another name", a.context, err, a.context)
+		return fmt.Errorf("credentials of the context %s: %w\nput the file with your token there, or name it by "+
+			"--credentials; `toolbus context add %s --replace` saves another name", a.context, err, a.context)
 	}
 	return nil
 }

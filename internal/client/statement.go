@@ -48,7 +48,7 @@ func (s silence) unansweredResponse(why error) *envelope.Response {
 
 // fixUnanswered is the fix for a call that got no answer.
 func (s silence) fixUnanswered() string {
-	fix := "call again with the same key, and with " + LargerTimeout
+	fix := "call again with the same key, and with " + largerTimeout
 	if s.ref != "" {
 		fix += ", or ask for the outcome with `toolbus result " + s.ref + "`"
 	}

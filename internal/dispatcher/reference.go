@@ -17,7 +17,7 @@ func notReference(text string) *envelope.Error {
 	}
 	e := envelope.NewError(envelope.CodeMalformed, "the reference is not of the form <tool>.<id>").
 		WithFix("give the reference that the call printed, or that its acceptance named; of a call id " +
-			"`toolbus audit replay --call ID` shows it to auditors and operators; an idempotency key names no call: " +
+			"`toolbus audit replay --call ID` shows it to auditors and operators; an idempotency key names no call here: " +
 			"call again with that key, the same tool and input, which joins the call or returns its stored outcome, with " +
 			"its reference")
 	return withRecord(e, text)

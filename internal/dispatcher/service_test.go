@@ -328,7 +328,7 @@ func TestIDsThatAreNoReferences(t *testing.T) {
 			"gate.d-0a18bd2a.5":  "`toolbus why ID` explains it",
 			"calls.17":           "as ref of the record with log_seq 17",
 			"calls_2.17":         "as ref of the record with log_seq 17",
-			"job-crash-00000001": "an idempotency key names no call",
+			"job-crash-00000001": "an idempotency key names no call here",
 			"calls.17abc":        envelope.Lookup(envelope.CodeNotFound).Fix,
 		} {
 			_, refusal := w.d.Result(t.Context(), from("agent"), envelope.CallRef{Ref: id})
