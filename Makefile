@@ -32,7 +32,7 @@ run: build ## build everything and show it at work: bin/toolbus demo (about seve
 test: ## static checks, the small model, and the tests of all packages with the race detector; 15 minutes on two cores
 	.ci/test
 
-nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 80 minutes of chaos, 200 frozen dispatchers, builds of two ages, clocks that are set, a real Prometheus (apt-get install prometheus) that sees each fault of the runbook, an OpenTelemetry Collector, releases of both platforms, 1,000 planned reconnects under load, agents of eight frameworks, the large model; six hours
+nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 80 minutes of chaos, 200 frozen dispatchers, builds of two ages, clocks that are set, a real Prometheus (apt-get install prometheus chromium) that sees each fault of the runbook and whose dashboards are drawn, an OpenTelemetry Collector, releases of both platforms, 1,000 planned reconnects under load, agents of eight frameworks, the large model; six hours
 	.ci/fuzz 60s
 	$(GO) test -count=1 -timeout 1h -v -run TestBystanderOfFloods ./test/attack -args -full -flood 60s
 	bin/toolbus-lab chaos --seed 1 --duration 30m
@@ -41,7 +41,7 @@ nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 
 	bin/toolbus-lab chaos --seed 4 --duration 10m --identity --servers 3
 	$(GO) test -count=1 -timeout 1h ./test/mixed -args -long
 	$(GO) test -count=1 -timeout 1h ./test/clock -args -all
-	$(GO) test -count=1 -timeout 1h ./test/observability -args -prometheus -collector -rehearse
+	$(GO) test -count=1 -timeout 1h ./test/observability -args -prometheus -collector -rehearse -pictures bin
 	$(GO) test -c -o bin/workqueue.test ./internal/executor/workqueue
 	.ci/image
 	$(GO) test -count=1 -timeout 30m -run TestRelease ./test/release -args -all # after .ci/image, which installs buildah

@@ -101,6 +101,9 @@ func (r *reader) open(ctx context.Context) error {
 		}
 	}
 	if err != nil {
+		if !IsAnswered(err) { // the server may have made it
+			r.drop(ctx)
+		}
 		return MissingStreamError(err)
 	}
 	it, err := cons.Messages(jetstream.PullMaxBytes(page(r.js.Conn())), jetstream.PullHeartbeat(heartbeat),
@@ -162,10 +165,15 @@ func (r *reader) shut(ctx context.Context) {
 	r.it.Stop()
 	r.release()
 	r.it = nil
+	r.drop(ctx)
+}
+
+// drop deletes the newest consumer if it has a name of ours. After an error the server deletes it later.
+func (r *reader) drop(ctx context.Context) {
 	if r.cfg.NamePrefix != "" {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
 		defer cancel()
-		_ = r.js.DeleteConsumer(ctx, r.stream, r.name()) // after an error the server deletes it later
+		_ = r.js.DeleteConsumer(ctx, r.stream, r.name())
 	}
 }
 

@@ -646,7 +646,7 @@ func TestPlainErrors(t *testing.T) {
 // A command fails if its output cannot be written.
 func TestFullDisk(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
-	for _, args := range []string{"doctor", "doctor --json", "version", "version --json", "tools list", "dead list"} {
+	for _, args := range []string{"doctor", "doctor --json", "version", "version --json", "tools list", "executors list"} {
 		var problems bytes.Buffer
 		env := environment{stdin: strings.NewReader(""), stdout: full{}, stderr: &problems, url: s.url, home: s.home}
 		if code := run(t.Context(), env, strings.Fields(args)); code != 1 ||

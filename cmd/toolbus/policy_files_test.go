@@ -24,7 +24,7 @@ func TestPolicyInitForce(t *testing.T) {
 		t.Errorf("it was replaced: %v: %s", err, text)
 	}
 	code, out, stderr = s.do(append(args, "--force")...)
-	if code != 0 || !strings.HasPrefix(out, "policy/roles.yaml\n") || !strings.Contains(stderr,
+	if code != 0 || !strings.HasPrefix(out, filepath.Join(dir, policy.RolesFile)+"\n") || !strings.Contains(stderr,
 		"replaced: policy/roles.yaml, policy/lanes.yaml, tools/tool_registry.yaml") {
 		t.Errorf("with --force: exit %d: %s%s", code, out, stderr)
 	}

@@ -88,9 +88,9 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-func start(t *testing.T, prometheus string) *world {
+func start(t *testing.T, prometheus string, tools ...string) *world {
 	t.Helper()
-	of, dir := processtest.Build(t, "../..", "text_2esearch"), t.TempDir()
+	of, dir := processtest.Build(t, "../..", append(tools, "text_2esearch")...), t.TempDir()
 	manifest := filepath.Join(of.Tools, "text_2esearch", "tool.yaml")
 	write(t, manifest, string(read(t, manifest))+"\ntier: T4\nslo: {p95_latency_ms_max: 1000}\n")
 	port, metrics := processtest.FreePort(t), fmt.Sprint("127.0.0.1:", processtest.FreePort(t))
@@ -128,9 +128,14 @@ func (w *world) calls() {
 		{`{"pattern":"needle"}`}, {`{"pattern":"x","paths":["nowhere"]}`}, {`{"pattern":1}`},
 		{`{"pattern":"needle"}`, "--key", "0123456789abcdef"},
 	} {
-		// The exit code says how a call has ended; that it was counted is what the queries show.
-		_ = exec.Command(w.toolbus, slices.Concat(w.access, []string{"call", "text.search", "--input"}, args)...).Run()
+		w.call("text.search", args...)
 	}
+}
+
+// call makes a call with an input and flags.
+func (w *world) call(tool string, args ...string) {
+	// The exit code says how a call has ended; that it was counted is what the queries show.
+	_ = exec.Command(w.toolbus, slices.Concat(w.access, []string{"call", tool, "--input"}, args)...).Run()
 }
 
 // chosen returns the query of a panel with a value for each variable.
