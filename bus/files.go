@@ -65,7 +65,8 @@ func (f Files) ReadToken() (string, error) {
 	file := f.Token
 	info, err := os.Stat(file)
 	if err != nil {
-		return "", fmt.Errorf("credentials: %w\nname the file with your token, by --credentials (in a program by CredentialsFile)", err)
+		return "", fmt.Errorf("credentials: %w\n"+
+			"name the file with your token, by --credentials (in a program by CredentialsFile)", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", fmt.Errorf("others may read the credentials in %s: keep it to yourself with `chmod 600 %s`", file, file)

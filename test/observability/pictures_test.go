@@ -157,8 +157,8 @@ func (w *world) series(p *panel, expr, legend string) {
 			}
 		}
 	}
-	w.get(fmt.Sprintf("query_range?query=%s&start=%d&end=%d&step=1", url.QueryEscape(chosen(expr, "text.search")), begin, end),
-		&got)
+	asked := url.QueryEscape(chosen(expr, "text.search"))
+	w.get(fmt.Sprintf("query_range?query=%s&start=%d&end=%d&step=1", asked, begin, end), &got)
 	p.Times = nil
 	for at := begin; at <= end; at++ {
 		p.Times = append(p.Times, at)
