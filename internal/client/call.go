@@ -68,7 +68,9 @@ func (c *Client) callWithDeadline(ctx context.Context, call Call, keyed bool, st
 // run makes the call, beside its caller, and says what became of it.
 func (p *pendingCall) run() {
 	r, err := p.outcome()
-	p.nameLimit(r, p.Deadline, p.longest)
+	if r != nil && r.Error != nil {
+		p.nameLimit(r, p.Deadline, p.longest)
+	}
 	p.Finish(exchange.Result{Request: p.req, Response: r, Err: err})
 }
 

@@ -16,7 +16,7 @@ const largerTimeout = "a larger timeout_ms"
 // that had nearly that time.
 func (p *pendingCall) nameLimit(r *envelope.Response, deadline time.Time, longest time.Duration) {
 	had := deadline.Sub(p.started)
-	if r == nil || r.Error == nil || !strings.Contains(r.Error.Fix, largerTimeout) {
+	if !strings.Contains(r.Error.Fix, largerTimeout) {
 		return
 	}
 	if longest > 0 && had >= longest*9/10 {
