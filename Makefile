@@ -29,7 +29,7 @@ build: ## build bin/ (toolbus, dispatcher, executor, toolbus-supervisor, toolbus
 run: build ## build everything and show it at work: bin/toolbus demo (about seven seconds)
 	bin/toolbus demo
 
-test: ## static checks, the small model, and the tests of all packages with the race detector; 15 minutes on two cores
+test: ## static checks, the small model, and the tests of all packages with the race detector; 20 minutes on two cores
 	.ci/test
 
 nightly: build attack ## what is too long for CI: full attacks, random fuzzing, 80 minutes of chaos, 200 frozen dispatchers, builds of two ages, clocks that are set, a real Prometheus (apt-get install prometheus chromium) that sees each fault of the runbook and whose dashboards are drawn, an OpenTelemetry Collector, releases of both platforms, 1,000 planned reconnects under load, agents of eight frameworks, the large model; six hours
