@@ -236,7 +236,7 @@ func TestDeploymentMetrics(t *testing.T) {
 		waits <- err
 	}()
 	got, late := map[string]float64{}, time.After(30*time.Second)
-	for got["toolbus.queue.age pool=default"] == 0 {
+	for got["toolbus.queue.age pool=default"] == 0 || got["toolbus.stream.size stream=KV_policy"] == 0 {
 		select {
 		case <-late:
 			t.Fatal(got)

@@ -95,7 +95,7 @@ func TestAdviceToOwner(t *testing.T) {
 	s, _, _ := startDevOf(t, tools, t.TempDir(), "--data-dir", t.TempDir(), "--port", "0")
 	for input, says := range map[string]string{
 		`{"crash":true}`:  "if the program of the tool takes what was refused, its manifest in '" + tools + "' is older",
-		`{"work_ms":1.0}`: "call again once with the same key; mend the tool if it repeats; the cause is above\n",
+		`{"work_ms":1.0}`: "call again once with the same key; mend the tool if it repeats; the cause is above",
 	} {
 		_, _, stderr := s.do("call", "play", "--input", input, "--attempts", "1")
 		if !strings.Contains(stderr, says) {
