@@ -72,8 +72,13 @@ func (r *reader) read(ctx context.Context, yield func(Message, error) bool) erro
 		defer done()
 	}
 	defer r.shut(ctx)
-	if err := r.open(ctx); err != nil || r.consumer.CachedInfo().NumPending == 0 && !follow {
+	if err := r.open(ctx); err != nil {
 		return err
+	}
+	if !follow { // asked for again: the server of a new consumer may be behind the leader of the stream
+		if info, err := r.consumer.Info(ctx); err != nil || info.NumPending == 0 {
+			return err
+		}
 	}
 	for {
 		msg, pending, err := r.next(ctx)
