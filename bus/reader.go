@@ -17,7 +17,9 @@ type reader struct {
 	cfg    jetstream.OrderedConsumerConfig
 	quiet  time.Duration // 0 for a follower
 
+	end    uint64        // sequence of the last message that the stream had at the start
 	last   uint64        // sequence of the last message
+	ahead  uint64        // messages that the consumer had after the last one
 	waited time.Duration // since the last message
 
 	made      int                // consumers
@@ -55,6 +57,8 @@ var (
 	// errUnasked means that the server has no request for messages. It loses one in a thousand that follow the creation
 	// of a consumer at another server of its cluster, and nats.go repeats such a request after 30 s.
 	errUnasked = errors.New("the request for messages is lost")
+	// errBehind means that the leader of the stream has a message that the server of the consumer does not have.
+	errBehind = errors.New("the server of the consumer is behind")
 	// errMissed means that messages were lost on their way.
 	errMissed = errors.New("messages are missing")
 	// errNothing means that nothing came for probeTime, or that no other consumer could be made.
@@ -72,16 +76,11 @@ func (r *reader) read(ctx context.Context, yield func(Message, error) bool) erro
 		defer done()
 	}
 	defer r.shut(ctx)
-	if err := r.open(ctx); err != nil {
+	if err := r.begin(ctx); err != nil {
 		return err
 	}
-	if !follow { // asked for again: the server of a new consumer may be behind the leader of the stream
-		if info, err := r.consumer.Info(ctx); err != nil || info.NumPending == 0 {
-			return err
-		}
-	}
-	for {
-		msg, pending, err := r.next(ctx)
+	for follow || !r.ended(ctx) {
+		msg, err := r.next(ctx)
 		switch {
 		case errors.Is(err, errEnd):
 			return nil
@@ -90,10 +89,43 @@ func (r *reader) read(ctx context.Context, yield func(Message, error) bool) erro
 		case err != nil:
 			return err
 		}
-		if !yield(msg, nil) || !follow && pending == 0 {
+		if !yield(msg, nil) {
 			return nil
 		}
 	}
+	return nil
+}
+
+// begin asks the leader for the end of the stream, if that is the end of the read, and makes the first consumer.
+func (r *reader) begin(ctx context.Context) error {
+	if r.quiet > 0 {
+		s, err := r.js.Stream(ctx, r.stream)
+		if err != nil {
+			return MissingStreamError(err)
+		}
+		r.end = s.CachedInfo().State.LastSeq
+		if r.cfg.DeliverPolicy == jetstream.DeliverByStartSequencePolicy {
+			r.last = r.cfg.OptStartSeq - 1
+		}
+	}
+	return r.open(ctx)
+}
+
+// ended reports whether the last message was the last one up to the end. If the consumer has no more, it asks the leader
+// of the stream: the server of the consumer may be behind. It asks by sequence, so it cannot where the read begins at a
+// time and nothing has come yet.
+func (r *reader) ended(ctx context.Context) bool {
+	if r.ahead > 0 || r.last >= r.end || r.last == 0 && r.cfg.OptStartTime != nil {
+		return r.ahead == 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	s, err := r.js.Stream(ctx, r.stream)
+	if err != nil {
+		return false // the next probe asks again
+	}
+	seq, err := r.following(ctx, s)
+	return err == nil && (seq == 0 || seq > r.end)
 }
 
 // open makes a consumer for the messages after the last one.
@@ -117,7 +149,7 @@ func (r *reader) open(ctx context.Context) error {
 		return err
 	}
 	r.consumer, r.it, r.release = cons, it, stopAtReconnect(r.js.Conn(), it)
-	r.delivered, r.stuck, r.unasked = 0, 0, 0
+	r.delivered, r.stuck, r.unasked, r.ahead = 0, 0, 0, cons.CachedInfo().NumPending
 	return nil
 }
 
@@ -182,41 +214,40 @@ func (r *reader) drop(ctx context.Context) {
 	}
 }
 
-// next waits for the next message for at most quiet, or without limit if quiet is 0, and returns it with the number of
-// those that the consumer has after it.
-func (r *reader) next(ctx context.Context) (Message, uint64, error) {
+// next waits for the next message for at most quiet, or without limit if quiet is 0.
+func (r *reader) next(ctx context.Context) (Message, error) {
 	for r.waited = 0; r.quiet == 0 || r.waited < r.quiet; {
-		msg, pending, err := r.take(ctx)
+		msg, err := r.take(ctx)
 		switch {
 		case err == nil:
-			return msg, pending, nil
+			return msg, nil
 		case ctx.Err() != nil:
-			return Message{}, 0, ctx.Err()
+			return Message{}, ctx.Err()
 		case r.js.Conn().IsClosed():
-			return Message{}, 0, err
+			return Message{}, err
 		case errors.Is(err, errNothing) && r.quiet == 0:
 			continue
 		case errors.Is(err, errNothing):
 			if err = r.probe(ctx); err == nil {
 				continue
 			}
-			if !errors.Is(err, errUnasked) && !errors.Is(err, jetstream.ErrConsumerNotFound) {
-				return Message{}, 0, err
+			if !errors.Is(err, errUnasked) && !errors.Is(err, errBehind) && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+				return Message{}, err
 			}
 		}
 		r.shut(ctx)
 	}
-	return Message{}, 0, fmt.Errorf("nothing came for %s, before the end: is the server still there?", r.quiet)
+	return Message{}, fmt.Errorf("nothing came for %s, before the end: is the server still there?", r.quiet)
 }
 
 // take waits for the next message for at most probeTime, or without limit if quiet is 0. Without a consumer it makes
 // one. The error is errNothing, or says that the consumer is lost.
-func (r *reader) take(ctx context.Context) (m Message, pending uint64, err error) {
+func (r *reader) take(ctx context.Context) (m Message, err error) {
 	if err := ctx.Err(); err != nil { // Next might return a buffered message first
-		return m, 0, err
+		return m, err
 	}
 	if r.it == nil && !r.openAgain(ctx) {
-		return m, 0, errNothing
+		return m, errNothing
 	}
 	waits := ctx
 	if r.quiet > 0 {
@@ -228,20 +259,21 @@ func (r *reader) take(ctx context.Context) (m Message, pending uint64, err error
 	}
 	msg, err := r.it.Next(jetstream.NextContext(waits))
 	if errors.Is(err, context.DeadlineExceeded) {
-		return m, 0, errNothing
+		return m, errNothing
 	}
 	if err != nil {
-		return m, 0, err
+		return m, err
 	}
 	meta, err := msg.Metadata()
 	if err != nil {
-		return m, 0, err
+		return m, err
 	}
 	if meta.Sequence.Consumer != r.delivered+1 {
-		return m, 0, errMissed
+		return m, errMissed
 	}
-	r.delivered, r.last, r.stuck, r.unasked = meta.Sequence.Consumer, meta.Sequence.Stream, 0, 0
-	return Message{msg, meta.Sequence.Stream, meta.Timestamp}, meta.NumPending, nil
+	r.delivered, r.last, r.ahead = meta.Sequence.Consumer, meta.Sequence.Stream, meta.NumPending
+	r.stuck, r.unasked = 0, 0
+	return Message{msg, meta.Sequence.Stream, meta.Timestamp}, nil
 }
 
 // openAgain tries to make another consumer for openTime.
@@ -256,8 +288,8 @@ func (r *reader) openAgain(ctx context.Context) bool {
 	return false
 }
 
-// probe returns an error if the server says that no message will come: errEnd, that the consumer is gone or errUnasked,
-// or why it cannot deliver those that remain. Without an answer it returns nil.
+// probe returns an error if the server says that no message will come: errEnd, that the consumer is gone, errBehind or
+// errUnasked, or why it cannot deliver those that remain. Without an answer it returns nil.
 func (r *reader) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -268,7 +300,7 @@ func (r *reader) probe(ctx context.Context) error {
 		}
 		return nil
 	}
-	more, err := r.more(ctx, s)
+	seq, err := r.following(ctx, s)
 	if err != nil {
 		return nil
 	}
@@ -278,32 +310,37 @@ func (r *reader) probe(ctx context.Context) error {
 		return err
 	case err != nil:
 		return nil
-	case more && info.NumWaiting == 0:
+	case seq > 0 && info.NumPending == 0 && s.CachedInfo().Config.Replicas > 1:
+		return errBehind
+	case seq > 0 && info.NumWaiting == 0:
 		if r.unasked++; r.unasked < maxStuck {
 			return nil
 		}
 		return errUnasked
-	case more:
+	case seq > 0:
 		if r.stuck++; r.stuck < maxStuck {
 			return nil
 		}
-	case info.NumPending == 0 && !s.CachedInfo().Config.DenyDelete: // what was pending has expired
+	case info.NumPending == 0 && (r.ahead == 0 || !s.CachedInfo().Config.DenyDelete): // what was pending has expired
 		return errEnd
 	}
 	return errDamaged
 }
 
-// more reports whether the server can read a message after the last one.
-func (r *reader) more(ctx context.Context, s jetstream.Stream) (bool, error) {
+// following returns the sequence of the next message after the last one that the server can read, or 0.
+func (r *reader) following(ctx context.Context, s jetstream.Stream) (seq uint64, err error) {
 	filters := r.cfg.FilterSubjects
 	if len(filters) == 0 {
 		filters = []string{">"}
 	}
 	for _, filter := range filters {
-		_, err := s.GetMsg(ctx, r.last+1, jetstream.WithGetMsgSubject(filter))
-		if !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return err == nil, err
+		msg, err := s.GetMsg(ctx, r.last+1, jetstream.WithGetMsgSubject(filter))
+		switch {
+		case err == nil && (seq == 0 || msg.Sequence < seq):
+			seq = msg.Sequence
+		case err != nil && !errors.Is(err, jetstream.ErrMsgNotFound):
+			return 0, err
 		}
 	}
-	return false, nil
+	return seq, nil
 }

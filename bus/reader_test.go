@@ -58,6 +58,55 @@ func stored(t *testing.T, srv *natstest.Server, texts ...string) {
 	}
 }
 
+// outdated makes its first consumer of S at the stream OLD, as a server does that is behind the leader of S.
+type outdated struct {
+	jetstream.JetStream
+	made int
+}
+
+func (o *outdated) CreateOrUpdateConsumer(ctx context.Context, stream string, c jetstream.ConsumerConfig) (
+	jetstream.Consumer, error,
+) {
+	if o.made++; o.made == 1 {
+		stream = "OLD"
+	}
+	return o.JetStream.CreateOrUpdateConsumer(ctx, stream, c)
+}
+
+// The server of the consumer is behind the leader of the stream. A read goes up to the end that the leader has, also
+// where nothing has come yet, and no further.
+func TestServerBehind(t *testing.T) {
+	js := natstest.StartCluster(t, 3)[0].JetStream(t)
+	for name, replicas := range map[string]int{"S": 3, "OLD": 1} {
+		c := jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, Replicas: replicas}
+		if _, err := js.CreateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store := func(stream string, n int) {
+		for range n {
+			if _, err := js.Publish(t.Context(), stream+".x", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	store("S", 4)
+	for behind := range 2 {
+		store("OLD", behind)
+		want := uint64(1)
+		for m, err := range bus.Messages(t.Context(), &outdated{JetStream: js}, "S", bus.StartAfter(0), soon) {
+			if err != nil || m.Seq != want {
+				t.Fatalf("the server has %d: message %d, %v; want %d", behind, m.Seq, err, want)
+			}
+			want++
+			store("S", 1)
+		}
+		if want < 5 {
+			t.Errorf("the server has %d: the read ended before message %d", behind, want)
+		}
+	}
+}
+
 // The first request for messages of a consumer is lost on its way. The reader and the follower get all messages soon,
 // once and in order, and not after the 30 s in which nats.go repeats such a request. No consumer of the reader is left.
 func TestLostRequestForMessages(t *testing.T) {
