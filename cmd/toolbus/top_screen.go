@@ -109,7 +109,7 @@ func (f *topFrame) text(columns, tools, executors int) []string {
 	title := fmt.Sprintf("tenant %s, calls of %s until %s", f.Tenant, time.Duration(f.WindowMS)*time.Millisecond,
 		f.At.UTC().Format(time.RFC3339))
 	if f.Problem != "" {
-		title = "no numbers: " + f.Problem
+		return []string{cli.EscapeCell("no numbers: " + f.Problem)}
 	}
 	all := []string{cli.EscapeCell(title)}
 	if f.Behind {
@@ -124,18 +124,21 @@ func (f *topFrame) text(columns, tools, executors int) []string {
 		rows = append(rows, t.row(name))
 	}
 	header := fmt.Sprintf("%-*s"+toolCells, name, "TOOL", "CALLS/S", "P50", "P95", "ERRORS", "IN FLIGHT", "QUEUE")
-	all = append(append(all, "", header), first(rows, tools)...)
+	all = append(append(all, "", header), first(rows, tools, "no call ended in this time, and none is open")...)
 	name, rows = max(columns-executorRest, leastName), nil
 	for _, e := range f.Executors {
 		rows = append(rows, executorRow(e, name))
 	}
 	header = fmt.Sprintf("%-*s"+executorCells, name, "EXECUTOR", "POOL", "RUNNING", "LOAD")
-	return append(append(all, "", header), first(rows, executors)...)
+	return append(append(all, "", header), first(rows, executors, "no executor is there: calls wait until one starts")...)
 }
 
-// first returns the first most rows, and a line with the number of the others.
-func first(rows []string, most int) []string {
-	if len(rows) <= most {
+// first returns the first most rows, and a line with the number of the others, or none if there is no row.
+func first(rows []string, most int, none string) []string {
+	switch {
+	case len(rows) == 0:
+		return []string{none}
+	case len(rows) <= most:
 		return rows
 	}
 	return append(rows[:most:most], fmt.Sprintf("and %d more", len(rows)-most))

@@ -83,8 +83,12 @@ func TestTop(t *testing.T) {
 	if other, tools := s.topped(append(of, "--tenant", "acme")...); len(other.Tools) != 1 || tools["hello"].Calls != 1 {
 		t.Errorf("of acme: %+v", other.Tools)
 	}
-	if other, _ := s.topped(append(of, "--actor", "agent://eve")...); len(other.Tools) != 0 {
+	eve := append(of, "--actor", "agent://eve")
+	if other, _ := s.topped(eve...); len(other.Tools) != 0 {
 		t.Errorf("of another actor: %+v", other.Tools)
+	}
+	if text := s.must(append([]string{"top", "--once"}, eve...)...); !strings.Contains(text, "\nno call ended in this time") {
+		t.Error(text)
 	}
 	text := strings.Join(strings.Fields(s.must(append([]string{"top", "--once", "--window", "5m"}, of...)...)), " ")
 	if !strings.Contains(text, "TOOL CALLS/S P50 P95 ERRORS IN FLIGHT QUEUE hello 0.01 ") ||
