@@ -111,9 +111,9 @@ func (r *reader) begin(ctx context.Context) error {
 	return r.open(ctx)
 }
 
-// ended reports whether the last message was the last one up to the end. If the consumer has no more, it asks the leader
-// of the stream: the server of the consumer may be behind. It asks by sequence, so it cannot where the read begins at a
-// time and nothing has come yet.
+// ended reports whether the last message was the last one up to the end. If the consumer has no more, it asks the
+// leader of the stream: the server of the consumer may be behind. It asks by sequence, so it cannot where the read
+// begins at a time and nothing has come yet.
 func (r *reader) ended(ctx context.Context) bool {
 	if r.ahead > 0 || r.last >= r.end || r.last == 0 && r.cfg.OptStartTime != nil {
 		return r.ahead == 0

@@ -87,10 +87,11 @@ func TestTop(t *testing.T) {
 	if other, _ := s.topped(eve...); len(other.Tools) != 0 {
 		t.Errorf("of another actor: %+v", other.Tools)
 	}
-	if text := s.must(append([]string{"top", "--once"}, eve...)...); !strings.Contains(text, "\nno call ended in this time") {
+	text := s.must(append([]string{"top", "--once"}, eve...)...)
+	if !strings.Contains(text, "\nno call ended in this time") {
 		t.Error(text)
 	}
-	text := strings.Join(strings.Fields(s.must(append([]string{"top", "--once", "--window", "5m"}, of...)...)), " ")
+	text = strings.Join(strings.Fields(s.must(append([]string{"top", "--once", "--window", "5m"}, of...)...)), " ")
 	if !strings.Contains(text, "TOOL CALLS/S P50 P95 ERRORS IN FLIGHT QUEUE hello 0.01 ") ||
 		!strings.Contains(text, " 1 1 1 EXECUTOR POOL RUNNING LOAD ") || !strings.HasSuffix(text, " default 1 of 16 6 %") {
 		t.Error(text)
