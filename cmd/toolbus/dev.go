@@ -126,6 +126,7 @@ func (d *development) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer signals.End(ctx)
+	o.Logger = d.failures(o.Logger)
 	o.NATS = append(o.NATS, srv.InProcess())
 	withdraw := func() {}
 	defer func() { withdraw() }()

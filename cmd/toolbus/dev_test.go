@@ -35,6 +35,23 @@ func TestDevOpen(t *testing.T) {
 	}
 }
 
+// Dev prints a line for each call that failed or was refused, and none for a success.
+func TestDevFailedCalls(t *testing.T) {
+	s, stop, said := startDevAt(t, t.TempDir(), t.TempDir(), "0")
+	s.must("call", "play", "--input", `{"say":"good"}`, "--key", "dev-test-0123456789abcdef")
+	for _, input := range []string{`{"fail":"terminal"}`, `{"sya":"x"}`} {
+		if code, _, stderr := s.do("call", "play", "--input", input, "--attempts", "1"); code == 0 {
+			t.Error(stderr)
+		}
+	}
+	stop()
+	const line = "a call failed"
+	if n := strings.Count(said.String(), line); n != 2 || !strings.Contains(said.String(), `"ref":"play.`) ||
+		!strings.Contains(said.String(), `"error.code":"I-REQ-`) || strings.Contains(said.String(), "ended") {
+		t.Errorf("%d lines: %s", n, said)
+	}
+}
+
 // Further executors of the user join the bus without configuration, also for other pools.
 func TestDevFurtherExecutors(t *testing.T) {
 	s, _ := startDev(t, t.TempDir())
