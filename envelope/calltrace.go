@@ -43,6 +43,7 @@ type TraceEvent struct {
 	ChunksMore bool                `json:"chunks_more,omitzero"`
 	// Fence identifies the run of the chunks, see [ChunksRequest].
 	Fence       uint64 `json:"fence,omitzero"`
+	Answer      string `json:"answer,omitzero"` // of a lookup that was asked: absent, or failed if it gave no answer
 	Status      Status `json:"status,omitzero"`
 	Code        Code   `json:"code,omitzero"`
 	Effect      Effect `json:"effect,omitzero"`
@@ -60,5 +61,6 @@ const (
 	TraceClaimed   TraceKind = "claimed"
 	TraceRun       TraceKind = "run"
 	TraceLookup    TraceKind = "lookup" // the lookup of the tool found the effect of a run whose executor was lost
+	TraceAsked     TraceKind = "asked"  // the lookup did not find that effect
 	TraceOutcome   TraceKind = "outcome"
 )

@@ -22,11 +22,11 @@ func traceCmd(g *global) *cobra.Command {
 		Long: `Shows what the log has of a call: requests, joins, claims, runs and outcomes of all its attempts. REF is the
 reference that "call" printed to standard error. TIME is since the first request. Dots are the time in the queue, and
 = that of a run, whose stored chunks are counted by kind. x is a run whose executor was lost, until another one
-continued the call, or asked the lookup of the tool; a row lookup says that this found the effect. It is also a run
-that was open at a deadline when no dispatcher served. The first run of a pure or idempotent call has no claim: if its
-executor is lost, the time is shown as queued, and the claim of the next run says so. A row fits into 80 columns. An
-agent may ask about its own calls, an operator about all calls of its tenant. The log keeps a call as long as its
-outcome (limits.retention_s).
+continued the call, or asked the lookup of the tool; a row lookup says that this found the effect, and a row asked that
+it did not. It is also a run that was open at a deadline when no dispatcher served. The first run of a pure or
+idempotent call has no claim: if its executor is lost, the time is shown as queued, and the claim of the next run says
+so. A row fits into 80 columns. An agent may ask about its own calls, an operator about all calls of its tenant. The
+log keeps a call as long as its outcome (limits.retention_s).
 
 Exit codes: 0 shown, also if the call is open; 11 the bus refused, with the reason.`,
 		Example: "  toolbus trace text_2esearch.0kd3…  # the reference that `call` printed\n" +
@@ -168,6 +168,8 @@ func (w *waterfall) describe(e envelope.TraceEvent) (who string, details []strin
 		return e.By, w.run(e)
 	case envelope.TraceLookup:
 		return e.By, []string{"effect found"}
+	case envelope.TraceAsked:
+		return e.By, []string{lookupAnswers[e.Answer]}
 	case envelope.TraceOutcome:
 		if e.Code != "" {
 			details = append(details, string(e.Code))
@@ -175,6 +177,11 @@ func (w *waterfall) describe(e envelope.TraceEvent) (who string, details []strin
 		return string(e.Status), append(details, "effect "+string(e.Effect), "decided by "+e.DecidedBy+" "+e.By)
 	}
 	return e.By, nil
+}
+
+// lookupAnswers says what the lookup of a tool answered that did not find the effect.
+var lookupAnswers = map[string]string{
+	"absent": "the lookup found no effect", "failed": "the lookup gave no answer",
 }
 
 // run returns the details of a run: how long it took, and its chunks by kind.

@@ -99,13 +99,18 @@ func TestTraceOfLookup(t *testing.T) {
 	var out strings.Builder
 	r := envelope.TraceResponse{Pool: "default", Events: []envelope.TraceEvent{
 		{Kind: envelope.TraceLookup, Attempt: 1, By: "default/b"},
+		{Kind: envelope.TraceAsked, Attempt: 1, By: "default/b", Answer: "absent"},
 		{Kind: envelope.TraceOutcome, Attempt: 1, By: "b", Status: envelope.Success},
 	}}
 	if err := newWaterfall(&out, &r).write(); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "  1 lookup    b ") || !strings.Contains(out.String(), " effect found\n") {
-		t.Error(out.String())
+	for _, row := range []string{
+		"  1 lookup    b ", " effect found\n", "  1 asked     b ", " the lookup found no effect\n",
+	} {
+		if !strings.Contains(out.String(), row) {
+			t.Errorf("no %q: %s", row, &out)
+		}
 	}
 }
 

@@ -71,10 +71,8 @@ func (d *Dispatcher) traceAttempt(
 	if run != nil {
 		events = append(events, *run)
 	}
-	if outcome != nil && call.FoundEffect(s, a) {
-		events = append(events, envelope.TraceEvent{
-			Kind: envelope.TraceLookup, Attempt: a.N, At: outcome.At, By: s.Pool + "/" + outcome.By,
-		})
+	if outcome != nil {
+		events = append(events, traceLookup(s, a, outcome)...)
 	}
 	slices.SortStableFunc(events[1:], func(x, y envelope.TraceEvent) int {
 		return cmp.Compare(x.At.UnixMilli(), y.At.UnixMilli()) // a claim is in ms, and before its run
@@ -125,6 +123,20 @@ func (d *Dispatcher) traceClaims(s call.State, a call.Attempt, stored []call.Ent
 		}
 	}
 	return events
+}
+
+// traceLookup returns the event of the lookup that decided attempt a, if one did.
+func traceLookup(s call.State, a call.Attempt, outcome *envelope.TraceEvent) []envelope.TraceEvent {
+	e := envelope.TraceEvent{Kind: envelope.TraceAsked, Attempt: a.N, At: outcome.At, By: s.Pool + "/" + outcome.By}
+	switch answer := a.Decision.Answer; {
+	case call.FoundEffect(s, a):
+		e.Kind = envelope.TraceLookup
+	case answer == call.LookupAbsent || answer == call.LookupFailed:
+		e.Answer = string(answer)
+	default:
+		return nil
+	}
+	return []envelope.TraceEvent{e}
 }
 
 // traceEnd returns the outcome of attempt a, or nil while it is open, and its last run, or nil if none is known.

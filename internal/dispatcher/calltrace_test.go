@@ -88,29 +88,42 @@ func TestTraced(t *testing.T) {
 	})
 }
 
-// A run whose effect the lookup found is that of the executor that claimed it, which was lost. The executor that asked
-// the lookup has a row of its own.
+// A run whose lookup was asked is that of the executor that claimed it, which was lost. The executor that asked has a
+// row of its own, with the answer.
 func TestTracedLookup(t *testing.T) {
-	bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
-		w.d.Heads = stored{w.log}
-		w.manifest.Capability.Lookup = true
-		w.ask(1)
-		w.claim()
-		pass(2 * time.Second)
-		w.endsAs(call.Completion{Cause: call.Confirmed, By: call.ByExecutor, Nonce: "e2.1", Now: call.At(time.Now()),
-			Fence: w.state().Last().Claim.Fence})
-		r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()})
-		if refusal != nil || len(r.Events) != 5 {
-			t.Fatalf("%+v, %v", r.Events, refusal)
-		}
-		run, lookup := r.Events[2], r.Events[3]
-		if run.Kind != envelope.TraceRun || !run.Lost || run.By != "default/e1" || run.DurationMS != 2000 {
-			t.Errorf("%+v", run)
-		}
-		if lookup.Kind != envelope.TraceLookup || lookup.By != "default/e2" || !lookup.At.Equal(r.Events[4].At) {
-			t.Errorf("%+v", lookup)
-		}
-	})
+	for answer, kind := range map[call.LookupAnswer]envelope.TraceKind{
+		"": envelope.TraceLookup, call.LookupAbsent: envelope.TraceAsked, call.LookupFailed: envelope.TraceAsked,
+		call.LookupLocked: "",
+	} {
+		bubble(t, call.SideEffectful, func(t *testing.T, w *world) {
+			w.d.Heads = stored{w.log}
+			w.manifest.Capability.Lookup = true
+			w.ask(1)
+			w.claim()
+			pass(2 * time.Second)
+			end := call.Completion{Cause: call.Confirmed, By: call.ByExecutor, Nonce: "e2.1", Now: call.At(time.Now()),
+				Fence: w.state().Last().Claim.Fence}
+			if answer != "" {
+				end.Cause, end.Answer = call.ClaimLost, answer
+			}
+			w.endsAs(end)
+			r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()})
+			if refusal != nil || len(r.Events) < 4 {
+				t.Fatalf("%+v, %v", r.Events, refusal)
+			}
+			run, lookup, ended := r.Events[2], r.Events[3], r.Events[len(r.Events)-1]
+			if run.Kind != envelope.TraceRun || !run.Lost || run.By != "default/e1" || run.DurationMS != 2000 {
+				t.Errorf("%s: %+v", answer, run)
+			}
+			if kind == "" {
+				kind, answer = envelope.TraceOutcome, ""
+			}
+			if lookup.Kind != kind || !strings.HasSuffix(lookup.By, "e2") || !lookup.At.Equal(ended.At) ||
+				lookup.Answer != string(answer) {
+				t.Errorf("%s: %+v", answer, lookup)
+			}
+		})
+	}
 }
 
 // No dispatcher served at the deadline: nothing is known of the run after it, which is lost, and why does not blame the
@@ -156,7 +169,7 @@ func TestTracedLostRuns(t *testing.T) {
 				t.Errorf("%s: %s", class, why.Sentence)
 			}
 			pass(2 * time.Second)
-			a, want := w.state().Last(), 0
+			a := w.state().Last()
 			if class == call.SideEffectful {
 				w.endsAs(call.Completion{Cause: call.ClaimLost, By: call.ByExecutor, Nonce: "d", Now: call.At(time.Now()),
 					Answer: call.LookupAbsent, Error: envelope.CodeToolUnknownState})
@@ -166,10 +179,9 @@ func TestTracedLostRuns(t *testing.T) {
 				if _, err := w.log.Write(t.Context(), e, nil); err != nil {
 					t.Fatal(err)
 				}
-				want = 1
 			}
 			r, _, refusal := w.d.Traced(t.Context(), from("agent"), envelope.CallRef{Ref: w.state().Ref()})
-			if refusal != nil || len(r.Events) != 4+want {
+			if refusal != nil || len(r.Events) != 5 {
 				t.Fatalf("%s: %+v, %v", class, r.Events, refusal)
 			}
 			if first := r.Events[1]; first.Kind != envelope.TraceClaimed || first.Lost != (class == call.Idempotent) {
@@ -183,7 +195,7 @@ func TestTracedLostRuns(t *testing.T) {
 				t.Errorf("%s: %+v", class, last)
 			}
 			why, _ = w.d.Why(t.Context(), from("agent"), w.query(1))
-			if strings.Contains(why.Sentence, " Claim 2: "+call.RanBefore+".\n") != (want == 1) {
+			if strings.Contains(why.Sentence, " Claim 2: "+call.RanBefore+".\n") != (class != call.SideEffectful) {
 				t.Errorf("%s: %s", class, why.Sentence)
 			}
 		})
