@@ -29,15 +29,19 @@ problems. Within a second, all dispatchers decide by the new set. Needs an opera
 
 A run is pinned to the policy that it was started with, so a push stops it. The command first prints how many active
 runs that are. With --repin, it moves them to the new set after the push, each with an event of the audit record.
-Implicit runs are not counted: the next call of their token starts one of the new set. It warns of a role that issued
-credentials have, if the push takes it away; the first push takes away all that its set lacks. Without --role-id a
-credential has the default role of the dispatchers, agent.`,
+Implicit runs are not counted: the next call of their token starts one of the new set. It warns of tools of the bus
+that have no entry, of entries without a tool, and of a role that issued credentials have, if the push takes it away;
+the first push takes away all that its set lacks. Without --role-id a credential has the default role of the
+dispatchers, agent.`,
 		Example: `  toolbus policy push . --reason "billing may refund"
   toolbus policy push . --repin      # runs go on, under the new set
   toolbus policy push . --expect 41  # only if revision 41 is in force`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := readSet(args[0])
-			if err != nil {
+			switch {
+			case errors.Is(err, cli.ErrUsage):
+				return err
+			case err != nil:
 				return usagef("%v", err)
 			}
 			return g.operating(cmd.Context(), func(c *admin.Client) error {
@@ -98,6 +102,7 @@ func (g *global) pushPolicy(ctx context.Context, c *admin.Client, d policy.Docum
 	p := pushed{PolicyVersion: envelope.PolicyVersion{Reason: o.reason, Versions: d.Versions()}}
 	if newest.Versions != d.Versions() {
 		warnOfLostRoles(ctx, g.env.stderr, c, newest, d)
+		warnOfTools(ctx, g.env.stderr, c, d)
 		if newest.Revision > 0 {
 			if p.Stopped, err = g.announceStops(ctx, c, newest, "--repin moves"); err != nil {
 				return err
@@ -126,10 +131,17 @@ func (g *global) announceStops(
 		return 0, err
 	}
 	if len(runs) > 0 {
-		fmt.Fprintf(g.env.stderr, "%s pinned to revision %d: a push stops them, and %s them to the new set\n",
-			plural(len(runs), "active run is", "active runs are"), newest.Revision, moves)
+		fmt.Fprintf(g.env.stderr, "%s pinned to revision %d: the new set stops %s, and %s %[3]s to that set\n",
+			plural(len(runs), "active run is", "active runs are"), newest.Revision, itOrThem(len(runs)), moves)
 	}
 	return len(runs), nil
+}
+
+func itOrThem(n int) string {
+	if n == 1 {
+		return "it"
+	}
+	return "them"
 }
 
 // repinRuns moves the active runs that are pinned to a replaced set to the one in force, and returns their number.

@@ -85,6 +85,34 @@ func warnOfLostRoles(
 	}
 }
 
+// warnOfTools warns of tools of the bus that the new set has no entry for, and of entries without a tool.
+func warnOfTools(ctx context.Context, to io.Writer, c *admin.Client, d policy.Documents) {
+	set, err := policy.Parse(d)
+	if err != nil { // the dispatcher says what is wrong with the set
+		return
+	}
+	listed, err := onBus{c, envelope.DescribeRequest{All: true}}.Tools(ctx)
+	if err != nil {
+		return
+	}
+	var tools, entries []string
+	for _, t := range listed.Tools {
+		tools = append(tools, t.ToolID)
+	}
+	for _, e := range set.Entries {
+		entries = append(entries, e.ToolName)
+	}
+	if open := lacking(tools, entries); len(open) > 0 {
+		fmt.Fprintf(to, "warning: the new set has no entry for %s of the bus, so nobody can call %s: %s\n",
+			plural(len(open), "tool", "tools"), itOrThem(len(open)), cli.EscapeCell(fewOf(open)))
+	}
+	if unknown := lacking(entries, tools); len(unknown) > 0 {
+		fmt.Fprintf(to, "warning: %s: the dispatchers have no %s\n",
+			plural(len(unknown), "entry of the new set has no tool", "entries of the new set have no tool"),
+			cli.EscapeCell(fewOf(unknown)))
+	}
+}
+
 // rolesIn returns the roles of a policy, or nil if it cannot be parsed.
 func rolesIn(p admin.Policy) []string {
 	set, err := policy.Parse(policy.Documents(p))

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/seed-018f16cc/toolbus"
+	"github.com/seed-018f16cc/toolbus/envelope"
 )
 
 // Commands warn of roles that the policy does not have: of a new credential, and those that a push takes from issued
@@ -26,12 +30,20 @@ func TestRolesWithoutPolicy(t *testing.T) {
 		}
 		return args
 	}
-	folder := func(roles string) string {
+	const entry = "{tool_name: %s, description: Greets., enabled: true, idempotent: true, timeout_default_ms: 1000, " +
+		"allowed_lanes: [day], required_scope_keys: [], prohibited_flags: []}"
+	folder := func(roles string, tools ...string) string {
+		if tools == nil {
+			tools = []string{"hello", "wait"}
+		}
+		var entries []string
+		for _, tool := range tools {
+			entries = append(entries, fmt.Sprintf(entry, tool))
+		}
 		return policyFiles(t, map[string]string{
-			"policy/roles.yaml": "roles: [" + roles + "]\n",
-			"policy/lanes.yaml": "lanes: [{lane_id: day, allowed_tools: [hello], runs: implicit}]\n",
-			"tools/tool_registry.yaml": "tools: [{tool_name: hello, description: Greets., enabled: true, idempotent: true, " +
-				"timeout_default_ms: 1000, allowed_lanes: [day], required_scope_keys: [], prohibited_flags: []}]\n",
+			"policy/roles.yaml":        "roles: [" + roles + "]\n",
+			"policy/lanes.yaml":        "lanes: [{lane_id: day, allowed_tools: ['*'], runs: implicit}]\n",
+			"tools/tool_registry.yaml": "tools: [" + strings.Join(entries, ", ") + "]\n",
 		})
 	}
 	const agent, writer = "{role_id: agent, allowed_lanes: [day]}", "{role_id: writer, allowed_lanes: [day]}"
@@ -52,6 +64,22 @@ func TestRolesWithoutPolicy(t *testing.T) {
 	warns(issue("typo", "wirter", "agent"), "has no role wirter: calls with it are refused")
 	warns([]string{"policy", "push", folder(agent)}, "no role writer, which 2 issued credentials have: ")
 	warns([]string{"policy", "push", folder(agent + ", " + writer)}, "")
+	all := history(t, s, operator)
+	warns([]string{"policy", "rollback", fmtRevision(all[1])}, "no role writer, which 2 issued credentials have: ")
+	other := folder(agent, "wait", "later")
+	warns([]string{"policy", "push", other}, "no entry for 1 tool of the bus, so nobody can call it: hello\n")
+	warns([]string{"policy", "rollback", fmtRevision(all[1])}, "")
+	warns([]string{"policy", "push", other}, "1 entry of the new set has no tool: the dispatchers have no later\n")
+}
+
+// history returns the versions of the policy.
+func history(t *testing.T, s shell, operator string) (all []envelope.PolicyVersion) {
+	t.Helper()
+	out := s.must("policy", "history", "--json", "--credentials", operator)
+	if err := json.Unmarshal([]byte(out), &all); err != nil || len(all) < 2 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return all
 }
 
 // The reason of a revocation is on record.

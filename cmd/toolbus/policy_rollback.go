@@ -9,6 +9,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/admin"
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/policy"
 )
 
 func policyRollbackCmd(g *global) *cobra.Command {
@@ -19,7 +20,8 @@ func policyRollbackCmd(g *global) *cobra.Command {
 		ValidArgsFunction: g.completeRevisions(1),
 		Long: `Puts the set of an earlier revision in force, as a new revision. A dispatcher checks it against its tools
 as for "policy push". Needs an operator's token. In the audit record and in "policy history" the reason begins with
-"rollback to revision N". It first prints how many active runs it stops; "runs repin" moves them.`,
+"rollback to revision N". It first prints how many active runs it stops, which "runs repin" moves, and warns as
+"policy push" does.`,
 		Example: `  toolbus policy rollback 41 --reason "refunds failed"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			revision, err := revisionArg(args)
@@ -47,6 +49,10 @@ func rollBack(ctx context.Context, g *global, c *admin.Client, revision uint64, 
 	same := fmt.Sprintf(", which revision %d had already", was.Revision)
 	if was.Versions != wanted.Versions {
 		same = ""
+		if set, err := c.Policy(ctx, wanted); err == nil { // otherwise the dispatcher refuses the rollback
+			warnOfLostRoles(ctx, g.env.stderr, c, was, policy.Documents(set))
+			warnOfTools(ctx, g.env.stderr, c, policy.Documents(set))
+		}
 		if _, err := g.announceStops(ctx, c, was, "`toolbus runs repin` moves"); err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func TestRunsOnABus(t *testing.T) {
 	}
 	back := as("policy rollback "+fmtRevision(all[1]), operator)
 	if code, _, stderr := s.do(back...); code != 0 || !strings.Contains(stderr, "1 active run is pinned to revision "+
-		fmtRevision(all[0])+": a push stops them, and `toolbus runs repin` moves them") {
+		fmtRevision(all[0])+": the new set stops it, and `toolbus runs repin` moves it to that set") {
 		t.Errorf("rollback: exit %d: %s", code, stderr)
 	}
 	s.must(as("runs repin r1 r2", operator)...)

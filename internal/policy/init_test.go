@@ -100,7 +100,7 @@ func TestLint(t *testing.T) {
 // Lint warns of a lane in which a tool that writes can never be called, and of a prohibited flag that misspells an
 // argument. Without any tool it does not judge which tools there are.
 func TestLintOfTools(t *testing.T) {
-	roles := []policy.Role{{ID: "reader", AllowedLanes: []string{"read", "write"}}}
+	roles := []policy.Role{{ID: "reader", AllowedLanes: []string{"read", "write"}}, {ID: "idle", AllowedLanes: []string{}}}
 	lanes := []policy.Lane{
 		{ID: "read", AllowedTools: []string{"text.*"}, ProhibitedFlags: []string{"overwrit", "Overwrite", "zone", "tag:x"}},
 		{ID: "write", AllowedTools: []string{"*"}, Write: true},
@@ -115,11 +115,15 @@ func TestLintOfTools(t *testing.T) {
 		want  []string
 	}{
 		"with tools": {[]*tool.Manifest{m}, []string{
+			"the role idle has no lane, so no call with it is allowed",
 			"text.search writes, so no call of it is allowed in the lane read, which is not for writes",
 			"no tool has the argument overwritten", "the tool text.gone does not exist here",
 			"no tool has the argument overwrit", "no tool has the tag x",
 		}},
-		"without": {nil, []string{"no tool is there, so the set is checked without its tools"}},
+		"without": {nil, []string{
+			"no tool is there, so the set is checked without its tools",
+			"the role idle has no lane, so no call with it is allowed",
+		}},
 	} {
 		found, err := policy.Lint(d, c.tools)
 		var got []string

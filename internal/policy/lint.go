@@ -78,6 +78,12 @@ func warningsOf(set *Set, tools []*tool.Manifest) tool.Problems {
 		l.warn(set.registry, "", "no tool is there, so the set is checked without its tools",
 			"name the folder of the tools with --tools DIR")
 	}
+	for i, r := range set.Roles {
+		if len(r.AllowedLanes) == 0 {
+			l.warn(set.roles, jsontext.Pointer(fmt.Sprintf("/roles/%d/allowed_lanes", i)),
+				fmt.Sprintf("the role %s has no lane, so no call with it is allowed", r.ID), "add a lane, or remove the role")
+		}
+	}
 	for i, e := range set.Entries {
 		l.entries[e.ToolName] = true
 		l.entry(jsontext.Pointer(fmt.Sprintf("/tools/%d", i)), e)

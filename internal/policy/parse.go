@@ -64,7 +64,7 @@ func (p *parser) read(d Documents, registry [][]byte) error {
 	p.lanes, err2 = all[1].read(d.Lanes, &lanes)
 	err3 = p.readParts(all[2], registry)
 	p.set.Roles, p.set.Lanes = roles.Roles, lanes.Lanes
-	p.set.lanes, p.set.registry = p.lanes, p.registry
+	p.set.roles, p.set.lanes, p.set.registry = p.roles, p.lanes, p.registry
 	p.laneIDs = make(map[string]bool, len(lanes.Lanes))
 	for _, lane := range lanes.Lanes {
 		if lane.ID != "" {

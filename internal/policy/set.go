@@ -7,11 +7,12 @@ import (
 
 // Set is a parsed policy set: three documents without problems of their own.
 type Set struct {
-	Roles           []Role
-	Lanes           []Lane
-	Entries         []Entry
-	versions        envelope.PolicyVersions
-	lanes, registry *tool.Document // for the places of problems that only the manifests show
+	Roles    []Role
+	Lanes    []Lane
+	Entries  []Entry
+	versions envelope.PolicyVersions
+
+	roles, lanes, registry *tool.Document // for the places of problems that only the manifests show
 }
 
 // Versions returns the digests of the documents of the set.
