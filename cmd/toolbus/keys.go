@@ -162,6 +162,9 @@ func (g *global) initKeys(plan deployment.Plan, tools, dir string) error {
 		return err
 	}
 	said := "secrets: " + filepath.Join(dir, "keys") + "\noperator: " + operator + " (its credential: --credentials)"
+	if _, err := os.Stat(plan.Store); err != nil { // of another machine, or not made yet
+		said += "\nbefore:  mkdir -p " + plan.Store + " (a server does not start without it)"
+	}
 	names := []string{}
 	for _, f := range files {
 		names = append(names, f.Name)

@@ -67,7 +67,7 @@ func TestKeysInitPolicy(t *testing.T) {
 	}
 	for _, says := range []string{
 		"/keys" + flags + " --tools " + tools + "\n", "push " + encrypted + flags + " --cred",
-		"\nlog:     " + filepath.Join(streams, "nats-1.log"),
+		"\nlog:     " + filepath.Join(streams, "nats-1.log"), "\nbefore:  mkdir -p " + streams + " (",
 	} {
 		if !strings.Contains(out, says) {
 			t.Errorf("with TLS it does not say %q: %s", says, out)

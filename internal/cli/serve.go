@@ -242,7 +242,7 @@ func execute(ctx context.Context, env Env, n *Node, p *Pool, access func() (Acce
 			return err
 		}
 		// the server allows an executor only instance names of its credential
-		env.Logger(n.Level()).Warn("starting again with another credential, which is in the file by now", "err", err)
+		env.Logger(n.Level()).Warn("starting again with the credential that is in the file by now: the one before is refused")
 	}
 }
 
