@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -32,6 +33,9 @@ const HeaderKey = "Idempotency-Key"
 // read reads the options of a call from _meta and the headers. Its errors are protocol errors, because a model cannot
 // correct them.
 func read(meta map[string]any, header http.Header) (s said, err error) {
+	if err := misspelt(meta); err != nil {
+		return s, err
+	}
 	for name, to := range map[string]*string{
 		envelope.MetaIdempotencyKey: &s.key, envelope.MetaToolVersion: &s.version, envelope.MetaRunID: &s.run,
 		envelope.MetaLaneID: &s.lane, envelope.MetaRoleID: &s.role,
@@ -75,6 +79,35 @@ func read(meta map[string]any, header http.Header) (s said, err error) {
 	}
 	s.trace, s.span = traceOf(meta)
 	return s, nil
+}
+
+// options are the members of _meta with the prefix of Toolbus that a client sends for a call.
+var options = []string{
+	envelope.MetaDeadlineMS, envelope.MetaIdempotencyKey, envelope.MetaLaneID, envelope.MetaReport, envelope.MetaRoleID,
+	envelope.MetaRunID, envelope.MetaScope, envelope.MetaToolVersion,
+}
+
+// fromBus are those that executors send besides: a gateway may be the MCP server of another bus.
+var fromBus = []string{envelope.MetaAttempt, envelope.MetaCallID, envelope.MetaDigest, envelope.MetaInvocation}
+
+// misspelt returns the error for an unknown member of _meta with the prefix of Toolbus. A call without the key or the
+// deadline that its client meant could take effect twice, or too late.
+func misspelt(meta map[string]any) error {
+	for _, name := range slices.Sorted(maps.Keys(meta)) {
+		word, own := strings.CutPrefix(name, envelope.MetaPrefix)
+		if !own || slices.Contains(options, name) || slices.Contains(fromBus, name) {
+			continue
+		}
+		words := make([]string, len(options))
+		for i, option := range options {
+			words[i] = strings.TrimPrefix(option, envelope.MetaPrefix)
+		}
+		if meant, ok := envelope.Nearest(word, words); ok {
+			return invalid("_meta of a request has no member %.128q; did you mean %s%s?", name, envelope.MetaPrefix, meant)
+		}
+		return invalid("_meta of a request has no member %.128q; it has %s", name, strings.Join(options, ", "))
+	}
+	return nil
 }
 
 // Limits of the members of _meta that go on to the server of a tool.

@@ -1,0 +1,47 @@
+package mcp_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/gateway/mcp"
+)
+
+// A misspelt option is refused before the call has an effect, over lines and over HTTP. Members with other prefixes,
+// and those of an executor of another bus, are accepted.
+func TestMisspeltMeta(t *testing.T) {
+	f := start(t)
+	door := mcp.New(t.Context(), f.Client, mcp.Options{})
+	server := open(t, door)
+	check := func(t *testing.T, s *sdk.ClientSession) {
+		for name, says := range map[string]string{
+			"idempotency-key": "did you mean io.toolbus/idempotency_key?", "deadline": "did you mean io.toolbus/deadline_ms?",
+			"reprot": "did you mean io.toolbus/report?", "ref": "it has io.toolbus/deadline_ms, ",
+		} {
+			name = envelope.MetaPrefix + name
+			_, err := s.CallTool(t.Context(), &sdk.CallToolParams{
+				Name: "send", Arguments: text{"x"}, Meta: sdk.Meta{name: "misspelt-key-0000001", "vendor/x": 1},
+			})
+			wantCode(t, err, jsonrpc.CodeInvalidParams)
+			if !strings.Contains(fmt.Sprint(err), `"`+name+`"; `+says) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if n := f.ran.Load(); n != 0 {
+			t.Errorf("send ran %d times", n)
+		}
+		callNamed(t, s, "echo", `{"text":"x"}`, sdk.Meta{
+			"vendor/x": 1, "io.toolbusiness/ref": 1, envelope.MetaAttempt: 1, envelope.MetaCallID: "c",
+			envelope.MetaDigest: "d", envelope.MetaInvocation: map[string]any{}, envelope.MetaTraceparent: "t",
+		})
+	}
+	each(t, door, f, nil, check)
+	for _, protocol := range protocols {
+		t.Run("HTTP "+protocol, func(t *testing.T) { check(t, over(t, server, protocol, nil)) })
+	}
+}
