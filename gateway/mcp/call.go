@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -103,6 +104,9 @@ func occupy(s *Server, peer *sender) (left func(), err error) {
 // tool has.
 func (s *Server) answer(ctx context.Context, a *asked, req *sdk.CallToolRequest, resp *envelope.Response, err error,
 	streamed *pieces) (sdk.Result, error) {
+	if err == nil && resp.Error != nil && len(req.Params.Arguments) == 0 {
+		noArguments(resp.Error)
+	}
 	if err != nil || resp.Error == nil || resp.Error.Code != envelope.CodeToolUnknown {
 		return a.answer(ctx, resp, err, streamed)
 	}
@@ -110,7 +114,18 @@ func (s *Server) answer(ctx context.Context, a *asked, req *sdk.CallToolRequest,
 	if err != nil {
 		return nil, unlisted(err)
 	}
-	return nil, unknown(req.Params.Name, v)
+	return nil, unknown(req.Params.Name, v, s.short.searches(v, a.peer, req.ClientInfo()))
+}
+
+// noArguments adds to the error of a refused input that the request has no arguments at all: its client may have sent
+// them under another name, which the library drops.
+func noArguments(e *envelope.Error) {
+	inInput := func(v jsonschema.Violation) bool { return strings.HasPrefix(v.Pointer, asInput) }
+	if slices.ContainsFunc(e.Details.Violations, inInput) {
+		e.Details.Violations = slices.Insert(e.Details.Violations, 0, jsonschema.Violation{
+			Pointer: "/params/arguments", Rule: "required", Message: "is missing",
+		})
+	}
 }
 
 // answer returns the result of a call for the client, or the protocol error.
@@ -210,6 +225,8 @@ func (s *Server) ask(ctx context.Context, peer *sender, req *sdk.CallToolRequest
 		if isUnknown(err) {
 			name := &Definition{Tool: asToolID(req.Params.Name)}
 			s.asks(peer, name, meta, deniedInput(req.Params.Arguments)).recordDenied(ctx)
+			v := peer.tools.last.Load() // which find has asked for
+			err = unknown(req.Params.Name, v, s.short.searches(v, peer, req.ClientInfo()))
 		}
 		return nil, unlisted(err)
 	}

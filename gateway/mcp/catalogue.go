@@ -229,7 +229,7 @@ func (c *catalogue) find(ctx context.Context, w *viewer, name string) (*Definiti
 	if d := v.called(name); d != nil {
 		return d, nil
 	}
-	return nil, unknown(name, v)
+	return nil, unknown(name, v, false)
 }
 
 // called returns the function of a call that the caller has made, although the policy may hide the tool by now. It

@@ -30,16 +30,24 @@ func internal(format string, args ...any) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: fmt.Sprintf(format, args...)}
 }
 
-// unknown returns the error for an unknown tool. It suggests a similar name.
-func unknown(name string, v *view) error {
+// unknown returns the error for an unknown tool. It suggests a similar name. searches means that the client's list of
+// tools has nameSearch.
+func unknown(name string, v *view, searches bool) error {
 	names := make([]string, len(v.sorted))
 	for i, d := range v.sorted {
 		names[i] = d.Name
 	}
+	lists := "tools/list"
+	if searches {
+		lists += " or " + nameSearch
+	}
+	if name == "" {
+		return invalid("params.name is missing, the name of the tool; %s has the names", lists)
+	}
 	if meant, ok := envelope.Nearest(name, names); ok {
 		return invalid("unknown tool %.128q; did you mean %s?", name, meant)
 	}
-	return invalid("unknown tool %.128q; tools/list or "+nameSearch+" has those that there are", name)
+	return invalid("unknown tool %.128q; %s has those that there are", name, lists)
 }
 
 // codeOf returns the code of the protocol error for an error of the bus, or 0 if the error is a result for the model.

@@ -45,3 +45,28 @@ func TestMisspeltMeta(t *testing.T) {
 		t.Run("HTTP "+protocol, func(t *testing.T) { check(t, over(t, server, protocol, nil)) })
 	}
 }
+
+// The error of a call without a name, or with misnamed arguments, says what is missing. It names the search only in a
+// session that lists it.
+func TestMissingParams(t *testing.T) {
+	f := start(t)
+	for above, lists := range map[int]string{
+		mcp.DefaultSearchAbove: "tools/list has", 4: "tools/list or toolbus_search_tools has",
+	} {
+		s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{Search: mcp.Search{Above: above}}))
+		for params, says := range map[string]string{
+			`"arguments":{"text":"a"}`:            "params.name is missing, the name of the tool; " + lists,
+			`"name":"qqqqqqqqqqqqqqqq"`:           "; " + lists,
+			`"name":"send","args":{"text":"a"}`:   `- /params/arguments: is missing\n- arguments/text: is missing`,
+			`"name":"send","arguments":{"txt":1}`: `fit the tool.\n- arguments/t`,
+		} {
+			body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `}}`
+			if _, answer := post(t, s.URL, body, session("s")); !strings.Contains(answer, says) {
+				t.Errorf("%s: %s", params, answer)
+			}
+		}
+	}
+	if n := f.ran.Load(); n != 0 {
+		t.Errorf("send ran %d times", n)
+	}
+}

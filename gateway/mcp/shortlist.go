@@ -96,10 +96,16 @@ func (l *shortLists) listed(v *view, peer *sender, req *sdk.ListToolsRequest) (f
 	if only {
 		return []*sdk.Tool{searchTool(), callTool()}, l.shortened(v, req.Session), nil
 	}
-	if l.o.Search.Above >= 0 && len(v.sorted) > l.o.Search.Above {
+	if l.searches(v, peer, req.ClientInfo()) {
 		first = []*sdk.Tool{searchTool()}
 	}
 	return first, v, nil
+}
+
+// searches reports whether a list for a client has nameSearch.
+func (l *shortLists) searches(v *view, peer *sender, client *sdk.Implementation) bool {
+	only, err := l.searchOnly(v, peer, client)
+	return err == nil && only || l.o.Search.Above >= 0 && len(v.sorted) > l.o.Search.Above
 }
 
 // shortened returns the view of a short list. It warns once of each pinned tool that is not there.
@@ -111,7 +117,7 @@ func (l *shortLists) shortened(v *view, session *sdk.ServerSession) *view {
 			short.sorted = append(short.sorted, d)
 		} else if slices.Contains(l.o.Search.Pinned, name) && l.warns(name) {
 			l.o.Logger.Warn("a list lacks a pinned tool: check its name, and whether the client may call it",
-				"pinned", name, "fix", unknown(name, v).Error())
+				"pinned", name, "fix", unknown(name, v, true).Error())
 		}
 	}
 	slices.SortFunc(short.sorted, func(a, b *Definition) int { return strings.Compare(a.Name, b.Name) })
