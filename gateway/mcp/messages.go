@@ -187,6 +187,12 @@ func (m *members) name() string {
 	return string(text)
 }
 
+// tooEarly ends the text of the library about a request before initialize, and beginFirst adds what to do.
+const (
+	tooEarly   = ` is invalid during session initialization`
+	beginFirst = `: send initialize first, and over HTTP the ` + headerSessions + ` of its answer with each request`
+)
+
 // coded returns a message with a code of JSON-RPC if it is an error for which the library has none: the request was not
 // in its turn, such as one before initialize. An id has no such text: its quotes are escaped.
 func coded(message []byte) []byte {
@@ -195,7 +201,8 @@ func coded(message []byte) []byte {
 		return message
 	}
 	with := fmt.Appendf(bytes.Clone(head), `,"error":{"code":%d,`, jsonrpc.CodeInvalidRequest)
-	return append(with, message[len(head)+len(`,"error":{"code":0,`):]...)
+	rest := message[len(head)+len(`,"error":{"code":0,`):]
+	return append(with, bytes.Replace(rest, []byte(tooEarly), []byte(tooEarly+beginFirst), 1)...)
 }
 
 // decode returns the message that a text is. Of a request it does not need the library, which decodes more slowly.

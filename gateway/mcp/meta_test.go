@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -68,5 +69,23 @@ func TestMissingParams(t *testing.T) {
 	}
 	if n := f.ran.Load(); n != 0 {
 		t.Errorf("send ran %d times", n)
+	}
+}
+
+// A session that its client has ended gets 404, and one of another gateway is served.
+func TestEndedSession(t *testing.T) {
+	f := start(t)
+	s := open(t, mcp.New(t.Context(), f.Client, mcp.Options{}))
+	c := over(t, s, "2025-11-25", nil)
+	ended := session(c.ID())
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	list := `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	if status, answer := post(t, s.URL, list, ended); status != http.StatusNotFound {
+		t.Errorf("ended: %d %s", status, answer)
+	}
+	if status, answer := post(t, s.URL, list, session("s")); status != http.StatusOK {
+		t.Errorf("another's: %d %s", status, answer)
 	}
 }

@@ -105,7 +105,9 @@ func (s *spoken) hear(ids ...string) map[string][]string {
 // A request before initialize is refused with a code of JSON-RPC, over lines and over HTTP.
 func TestBeforeInitialize(t *testing.T) {
 	f := start(t)
-	const request, want = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `"error":{"code":-32600,"message":"method `
+	const request = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+	const want = `"error":{"code":-32600,"message":"method \"tools/list\" is invalid during session initialization: ` +
+		`send initialize first, and over HTTP the Mcp-Session-Id of its answer with each request"}`
 	s, _ := f.speak(t, t.Context())
 	s.say(request)
 	if answer := s.hear("1")["1"]; len(answer) != 1 || !strings.Contains(answer[0], want) {
