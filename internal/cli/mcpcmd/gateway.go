@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -191,7 +192,7 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	} else if len(l.server.AuthorizationServers) > 0 {
 		return cli.Usagef("leave --authorization-server out: this bus checks no tokens")
 	}
-	at, err := net.Listen("tcp", l.address)
+	at, err := l.listen()
 	if err != nil {
 		return err
 	}
@@ -209,11 +210,24 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 	}
 	l.warn(env, client, at)
 	fmt.Fprintf(env.Stdout, "MCP clients are served at %s\n", url)
+	if l.server.NewClient != nil {
+		fmt.Fprintln(env.Stdout, "each request needs the token of its caller: "+
+			"`toolbus credentials issue --actor agent://NAME` issues one")
+	}
 	signals.Serving()
 	if from := signals.URL(); from != "" {
 		fmt.Fprintf(env.Stdout, "metrics: %s/metrics\n", from)
 	}
 	return serve(ctx, at, door)
+}
+
+// listen opens the port of the gateway.
+func (l *listener) listen() (net.Listener, error) {
+	at, err := net.Listen("tcp", l.address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w\nis another gateway running? --listen 127.0.0.1:0 picks a free port", err)
+	}
+	return at, err
 }
 
 // warn prints warnings about a gateway without tokens or without TLS.
@@ -246,6 +260,9 @@ const (
 func serve(ctx context.Context, at net.Listener, door *mcp.Server) error {
 	routes := http.NewServeMux()
 	routes.Handle(Path, door.Handler())
+	routes.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "this path does not exist: MCP clients are served at the path "+Path, http.StatusNotFound)
+	})
 	for _, pattern := range []string{mcp.MetadataPath, mcp.MetadataPath + "/"} {
 		routes.Handle(pattern, door.Metadata(Path))
 	}

@@ -76,6 +76,31 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// Another path than that of the gateway is answered with its path, and a port in use with what to do.
+func TestElsewhere(t *testing.T) {
+	bus := toolbustest.Start(t, toolbus.NewToolset())
+	at, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, at, mcp.New(t.Context(), bus.Client, mcp.Options{})) }()
+	if text := fetched(t, "http://"+at.Addr().String()+"/", http.StatusNotFound); !strings.Contains(text, " path /mcp\n") {
+		t.Error(text)
+	}
+	cmd := Gateway(cli.Env{Stdout: io.Discard, Stderr: io.Discard}, connecting(bus.URL))
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs([]string{"mcp", "--listen", at.Addr().String()})
+	if err := cmd.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), "--listen 127.0.0.1:0 picks a free") {
+		t.Error(err)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
+
 // Invalid flags are refused before the gateway connects.
 func TestBounds(t *testing.T) {
 	never := func(context.Context, auth.Role) (*toolbus.Conn, *toolbus.Client, error) {
@@ -135,7 +160,7 @@ func TestGatewayServesMetrics(t *testing.T) {
 		"/readyz":  `{"ready":true,"missing":[]}`,
 		"/metrics": `mcp_server_operation_duration_seconds_count{mcp_method_name="tools/list"} 1` + "\n",
 	} {
-		if got := fetched(t, strings.TrimSuffix(at, "/metrics")+path); !strings.Contains(got, want) {
+		if got := fetched(t, strings.TrimSuffix(at, "/metrics")+path, http.StatusOK); !strings.Contains(got, want) {
 			t.Errorf("%s: %q is not in %s", path, want, got)
 		}
 	}
@@ -145,7 +170,7 @@ func TestGatewayServesMetrics(t *testing.T) {
 	}
 }
 
-func fetched(t *testing.T, url string) string {
+func fetched(t *testing.T, url string, status int) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
@@ -157,7 +182,7 @@ func fetched(t *testing.T, url string) string {
 	}
 	defer r.Body.Close()
 	text, err := io.ReadAll(r.Body)
-	if err != nil || r.StatusCode != http.StatusOK {
+	if err != nil || r.StatusCode != status {
 		t.Fatal(r.Status, err)
 	}
 	return string(text)
