@@ -58,7 +58,8 @@ printed to standard error: call again with it. Once the cause of another error w
 a new key. With one key and another --scope or input the second one is refused. A tool whose manifest requires a key
 takes none that nobody has chosen: its calls need --key.
 
-The reference of the call is printed to standard error. The commands result, cancel and why take it.
+The reference of the call is printed to standard error, and with --json it is provenance.ref of the outcome, too. The
+commands result, cancel and why take it.
 
 With the credentials of an operator, --actor ACTOR calls as that actor: the command has a credential of the actor
 issued, which is good for 15 minutes and on record, and says so on standard error.`,
@@ -207,7 +208,7 @@ func perform(ctx context.Context, g *global, c *toolbus.Client, call toolbus.Cal
 	sayWhyAgain(ctx, g, c, accepted)
 	nameTimeout(ctx, g, c, call.Context.RoleID, resp)
 	nameRepair(g, resp)
-	nameKey(g, resp, ref)
+	nameKey(resp, ref)
 	return conclude(ctx, g, call, resp, ref)
 }
 

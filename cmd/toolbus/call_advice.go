@@ -124,8 +124,8 @@ func withRepair(e *envelope.Error, folder string) string {
 }
 
 // nameKey lets the fix of an error with an unknown effect name the key that the tool was given.
-func nameKey(g *global, r *envelope.Response, ref string) {
-	if !g.json && r.Error != nil {
+func nameKey(r *envelope.Response, ref string) {
+	if r.Error != nil {
 		r.Error.WithFix(withToolKey(r.Error, ref))
 	}
 }

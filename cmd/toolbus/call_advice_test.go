@@ -88,6 +88,28 @@ func TestKeyOfUnknownEffect(t *testing.T) {
 	}
 }
 
+// A program that reads the JSON of an outcome finds its reference, and the key that the tool was given.
+func TestReferenceInJSON(t *testing.T) {
+	const ref = "play.bqkfb13odumtr7qrm50p00isii2o6c9j"
+	var out strings.Builder
+	g := newGlobal(&environment{stdout: &out})
+	g.json = true
+	r := envelope.Failure("0b8f5b0e-5c1d-4f0e-9f5e-0d5a3c1b2a4d",
+		envelope.NewError(envelope.CodeToolUnknownState, "").WithEffect(envelope.EffectUnknown),
+		envelope.Provenance{Attempt: 1, Final: true}, envelope.Metrics{})
+	nameKey(r, ref)
+	if err := printOutcome(g, r, ref); err == nil {
+		t.Error("no exit code")
+	}
+	if !strings.Contains(out.String(), `"ref": "`+ref+`"`) || !strings.Contains(r.Error.Fix, "look for its effect") {
+		t.Error(out.String())
+	}
+	got, err := envelope.DecodeResponse(envelope.ContentJSON, []byte(out.String()))
+	if err != nil || len(got.Provenance.Extra) != 1 {
+		t.Errorf("%v: %s", err, &out)
+	}
+}
+
 // On the user's own bus, the fix of a fault of a tool says what its owner does, and that of an undeclared member or
 // function that the manifest may be older than the program.
 func TestAdviceToOwner(t *testing.T) {

@@ -4,9 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
 // output prints what commands have found.
@@ -53,9 +57,9 @@ func printOutcome(g *global, r *envelope.Response, ref string) error {
 func show(g *global, r *envelope.Response, ref string) error {
 	switch {
 	case g.json && g.lines:
-		return cli.WriteJSONLine(g.env.stdout, r)
+		return cli.WriteJSONLine(g.env.stdout, withRef(r, ref))
 	case g.json:
-		return cli.WriteJSON(g.env.stdout, r)
+		return cli.WriteJSON(g.env.stdout, withRef(r, ref))
 	}
 	if r.Status == envelope.Success {
 		if err := cli.WriteJSON(g.env.stdout, r.Output); err != nil {
@@ -72,6 +76,21 @@ func show(g *global, r *envelope.Response, ref string) error {
 	}
 	fmt.Fprintln(g.env.stderr, cli.Summary(r, ref))
 	return nil
+}
+
+// withRef returns r with the reference of its call, if it has one, as the member ref of its provenance. The response of
+// the wire has no reference, and a program that reads standard output needs it to ask about the call.
+func withRef(r *envelope.Response, ref string) *envelope.Response {
+	if ref == "" {
+		return r
+	}
+	c := *r
+	c.Provenance.Extra = maps.Clone(r.Provenance.Extra)
+	if c.Provenance.Extra == nil {
+		c.Provenance.Extra = map[string]jsontext.Value{}
+	}
+	c.Provenance.Extra["ref"] = ijson.Quote(ref)
+	return &c
 }
 
 func printChunk(g *global, c envelope.Chunk) error {

@@ -76,7 +76,7 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
 			case a.Response != nil:
 				nameTimeout(ctx, g, c, "", a.Response)
 				nameRepair(g, a.Response)
-				nameKey(g, a.Response, q.Ref)
+				nameKey(a.Response, q.Ref)
 				return printOutcome(g, a.Response, q.Ref)
 			}
 			err = g.print(a, func(w io.Writer) error {
