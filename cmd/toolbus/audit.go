@@ -99,7 +99,7 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 	fl.StringVar(&f.status, "status", "",
 		"only records with this `STATUS`, for example terminal_error")
 	fl.StringVar(&f.code, "code", "",
-		"only records with this error `CODE`, for example R-TIMEOUT-001")
+		"only records with this error `CODE`, or of this class, for example R-TIMEOUT-001 or R-TIMEOUT")
 	fl.IntVar(&f.last, "last", 0,
 		"only the newest `N` records that match; tail prints them first")
 	completeFlag(cmd, "event", values(audit.Events()))

@@ -82,7 +82,8 @@ func (f *callsFlags) selecting(g *global, cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.tool, "tool", "", "only calls of this `TOOL`")
 	fl.StringVar(&f.status, "status", "", "only calls with this `STATUS`, for example terminal_error")
-	fl.StringVar(&f.code, "code", "", "only calls with this error `CODE`, for example R-TIMEOUT-001")
+	fl.StringVar(&f.code, "code", "",
+		"only calls with this error `CODE`, or of this class, for example R-TIMEOUT-001 or R-TIMEOUT")
 	fl.DurationVar(&f.slow, "slow", 0, "only calls that took this `DURATION` or longer")
 	completeFlag(cmd, "tool", g.completeTools(1))
 	completeFlag(cmd, "status", values(envelope.Statuses()))

@@ -37,7 +37,7 @@ type endings struct {
 	from                reader.Source
 	tenant, tool, actor string
 	status              envelope.Status
-	code                envelope.Code
+	code                envelope.Code // or class
 	slow                time.Duration // only calls that took that long
 	since               time.Time
 	lead                time.Duration           // time before since from which requests are read
@@ -134,6 +134,6 @@ func (e *endings) ending(r *audit.Record) endedCall {
 }
 
 func (e *endings) selects(c *endedCall) bool {
-	return !c.Ended.Before(e.since) && (e.status == "" || c.Status == e.status) && (e.code == "" || c.Code == e.code) &&
+	return !c.Ended.Before(e.since) && (e.status == "" || c.Status == e.status) && reader.HasCode(c.Code, e.code) &&
 		(e.slow == 0 || c.TookMS != nil && *c.TookMS >= e.slow.Milliseconds())
 }

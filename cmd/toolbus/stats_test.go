@@ -35,6 +35,7 @@ func TestEndedCalls(t *testing.T) {
 	for flags, want := range map[string]int{
 		"--tool play": 3, "--tool other": 0, "--actor agent://eve": 1, "--tenant acme": 0, "--status success": 2,
 		"--code " + string(all[0].Code): 1, "--slow 300ms --since 1h": 1, "--slow 1h": 0, "--since 0s": 0, "--limit 2": 2,
+		"--code D-DATA": 1, "--code S-TOOL": 0,
 	} {
 		if flags == "--slow 300ms --since 1h" { // others may be slow, too
 			if got := listed(flags); len(got) < want || got[len(got)-1].Ref != first {

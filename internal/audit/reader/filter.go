@@ -24,10 +24,10 @@ type Filter struct {
 	EventID         string      // audit_event_id of an answer
 	Event           audit.Event // event as stored, or [audit.Record.Meaning]
 	Status          envelope.Status
-	Code            envelope.Code
-	Last            int  // yields only the newest Last records that match; at most 65,536
-	FromNow         bool // yields only records that are stored after the start; has no effect with Last
-	Follow          bool // continues with new records until ctx ends, or until Until
+	Code            envelope.Code // code, or class of codes
+	Last            int           // yields only the newest Last records that match; at most 65,536
+	FromNow         bool          // yields only records that are stored after the start; has no effect with Last
+	Follow          bool          // continues with new records until ctx ends, or until Until
 }
 
 // Check returns an error that lists the valid values if no record can match.
@@ -37,9 +37,8 @@ func (f Filter) Check() error {
 		return fmt.Errorf("there is no event %q; %s", f.Event, meant(f.Event, audit.Events()))
 	case f.Status != "" && !slices.Contains(envelope.Statuses(), f.Status):
 		return fmt.Errorf("there is no status %q; %s", f.Status, meant(f.Status, envelope.Statuses()))
-	case f.Code != "" && f.Code.Class() == "":
-		return fmt.Errorf("there is no code %q; tools have their own below %v, and Toolbus has %v", f.Code,
-			envelope.Classes(), ownCodes())
+	case f.Code != "" && f.Code.Class() == "" && !isClass(f.Code):
+		return fmt.Errorf("there is no code %q; %s", f.Code, meantCode(f.Code))
 	case f.Last < 0 || f.Last > maxHeld:
 		return fmt.Errorf("the last %d records cannot be shown: from 1 to %d", f.Last, maxHeld)
 	case !f.Since.IsZero() && !f.Until.IsZero() && f.Until.Before(f.Since):
@@ -60,11 +59,30 @@ func meant[T ~string](word T, all []T) string {
 	return "use one of " + strings.Join(names, ", ")
 }
 
-func ownCodes() (all []envelope.Code) {
-	for _, row := range envelope.Codes() {
-		all = append(all, row.Code)
+// meantCode suggests the class or the code of Toolbus that is most similar to word, or lists the classes: tools have
+// codes of their own.
+func meantCode(word envelope.Code) string {
+	classes := make([]string, len(envelope.Classes()))
+	for i, class := range envelope.Classes() {
+		classes[i] = string(class)
 	}
-	return all
+	names := classes
+	for _, row := range envelope.Codes() {
+		names = append(names, string(row.Code))
+	}
+	if near, ok := envelope.Nearest(string(word), names); ok {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return "the first part of a code is its class: " + strings.Join(classes, ", ")
+}
+
+func isClass(c envelope.Code) bool {
+	return slices.Contains(envelope.Classes(), envelope.ErrorClass(c))
+}
+
+// HasCode reports whether a code is the wanted one, or of the wanted class. It is true if want is "".
+func HasCode(code, want envelope.Code) bool {
+	return want == "" || code == want || string(code.Class()) == string(want)
 }
 
 func (f *Filter) has(r *audit.Record) bool {
@@ -78,7 +96,7 @@ func (f *Filter) has(r *audit.Record) bool {
 		(f.EventID == "" || r.EventID == f.EventID || r.LogSeq > 0 && r.Position().EventID() == f.EventID) &&
 		(f.Event == "" || r.Event == f.Event || r.Meaning() == f.Event) &&
 		(f.Status == "" || r.Status == f.Status) &&
-		(f.Code == "" || r.Code == f.Code) &&
+		HasCode(r.Code, f.Code) &&
 		(f.Call == "" || r.CallID == f.Call || r.Ref == f.Call || len(f.Call) >= shortID &&
 			strings.HasPrefix(r.CallID, f.Call)) &&
 		(f.Since.IsZero() || !r.Timestamp.Before(f.Since)) &&
@@ -107,12 +125,17 @@ func (f *Filter) needles() (all [][]byte) {
 	if strings.HasPrefix(f.EventID, audit.GatePrefix) { // other records name the position in the call log
 		add(f.EventID, `"`)
 	}
+	code, end := string(f.Code), `"`
+	if isClass(f.Code) {
+		end = "-"
+	}
+	add(code, end)
 	event := f.Event
 	if event == audit.ToolJoined || event == audit.ToolReplayed { // form 3 has another name for them
 		event = ""
 	}
 	for _, value := range []string{
-		f.Run, f.Lane, f.Tool, f.Actor, f.Role, f.Tenant, string(f.Code), string(event), string(f.Status),
+		f.Run, f.Lane, f.Tool, f.Actor, f.Role, f.Tenant, string(event), string(f.Status),
 	} {
 		add(value, `"`)
 	}

@@ -59,6 +59,8 @@ func TestReplayFilters(t *testing.T) {
 		"no digest":  {reader.Filter{Policy: []string{"a1", "b2", "2"}}, 0},
 		"status":     {reader.Filter{Status: envelope.RetryableError}, 1},
 		"code":       {reader.Filter{Code: envelope.CodeTimeout}, 1},
+		"class":      {reader.Filter{Code: "R-TIMEOUT"}, 1},
+		"no class":   {reader.Filter{Code: "S-TOOL"}, 0},
 		"other code": {reader.Filter{Code: envelope.CodeSchema}, 0},
 		"last":       {reader.Filter{Last: 1}, 1},
 		"last of it": {reader.Filter{Last: 5, Tool: "x", Since: time.Now().Add(-2 * time.Hour)}, 1},
