@@ -67,23 +67,35 @@ func nameRepair(g *global, r *envelope.Response) {
 	if g.json || e == nil {
 		return
 	}
-	if a, err := g.access(); err == nil && a.OwnTools() != "" {
-		fix := withRepair(e, quoted(a.OwnTools()))
-		if isOlder(e) && ofGo(a.OwnTools(), r.Provenance.ToolID) {
-			fix += ", or write it again by `PROGRAM --manifest " + quoted(a.OwnTools()) + "` of a Go program with ToolMain"
-		}
-		e.WithFix(fix)
+	a, err := g.access()
+	if err != nil || a.OwnTools() == "" {
+		return
+	}
+	folder := quoted(a.OwnTools())
+	if e.WithFix(withRepair(e, folder)); isOlder(e) && ofGo(a.OwnTools(), r.Provenance.ToolID) {
+		e.WithFix(e.Fix + fmt.Sprintf("; if the program of the tool takes what was refused, its manifest in %s is older: "+
+			"correct it, or write it again by `PROGRAM --manifest %[1]s` of a Go program with ToolMain", folder))
 	}
 }
 
-// isOlder reports whether an error can mean that the manifest of a tool is older than its program.
+// isOlder reports whether an error can mean that the manifest of a tool is older than its program. A name for which the
+// error suggests a similar one is misspelt.
 func isOlder(e *envelope.Error) bool {
 	undeclared := func(v jsonschema.Violation) bool { return v.Rule == "additionalProperties" }
-	return e.Code == envelope.CodeFnUnknown ||
-		e.Code == envelope.CodeSchema && slices.ContainsFunc(e.Details.Violations, undeclared)
+	misspelt := func(v jsonschema.Violation) bool { return suggests(v.Message) }
+	switch all := e.Details.Violations; e.Code {
+	case envelope.CodeFnUnknown:
+		return !suggests(e.Message)
+	case envelope.CodeSchema:
+		return slices.ContainsFunc(all, undeclared) && !slices.ContainsFunc(all, misspelt)
+	}
+	return false
 }
 
-// ofGo reports whether the program of a tool in a folder was built by Go.
+func suggests(text string) bool { return strings.Contains(text, "; did you mean ") }
+
+// ofGo reports whether the program of a tool in a folder was built by Go. Only such a program may define its input.
+// That of another one is defined by the manifest alone.
 func ofGo(folder, id string) bool {
 	set, _, err := tool.LoadEach(folder, process.Describe())
 	if err != nil {
@@ -102,10 +114,6 @@ func ofGo(folder, id string) bool {
 
 // withRepair returns the fix of an error for the owner of the tools in a folder.
 func withRepair(e *envelope.Error, folder string) string {
-	if isOlder(e) {
-		return e.Fix + fmt.Sprintf("; if the program of the tool takes what was refused, its manifest in %s is older: "+
-			"correct it", folder)
-	}
 	if !strings.Contains(e.Fix, toOwner) {
 		return e.Fix
 	}

@@ -128,8 +128,15 @@ func TestAdviceToOwner(t *testing.T) {
 			t.Errorf("result: no %q in\n%s", says, again)
 		}
 	}
-	if _, _, stderr := s.do("call", "play", "paly"); !strings.Contains(stderr, "of a Go program with ToolMain") {
-		t.Errorf("an unknown function:\n%s", stderr)
+	for fn, older := range map[string]bool{"rewind": true, "paly": false} { // the last one is misspelt
+		_, _, stderr := s.do("call", "play", fn)
+		if strings.Contains(stderr, "of a Go program with ToolMain") != older {
+			t.Errorf("the function %s:\n%s", fn, stderr)
+		}
+	}
+	if _, _, stderr := s.do("call", "play", "--input", `{"sya":"hi"}`); strings.Contains(stderr, "is older") ||
+		!strings.Contains(stderr, "did you mean") {
+		t.Errorf("a misspelt member:\n%s", stderr)
 	}
 	_, out, _ := s.do("call", "play", "--input", `{"work_ms":1.0}`, "--attempts", "1", "--json")
 	if !strings.Contains(out, toOwner) {
