@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/bus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
@@ -113,6 +114,9 @@ func callTool(ctx context.Context, g *global, f *callFlags, args []string) error
 	call, err := f.call(ctx, g, args)
 	if err != nil {
 		return err
+	}
+	if g.given("actor") {
+		warnOfActor(g.env.stderr, g.actor, string(auth.Agent))
 	}
 	g.lines, g.stable = f.stream, f.key == keyAuto
 	began := time.Now()

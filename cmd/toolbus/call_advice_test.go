@@ -46,6 +46,7 @@ func TestAdviceAfterCall(t *testing.T) {
 	out := says(longer, "call", "play", "--input", `{"work_ms":30000}`, "--timeout", "400ms", "--attempts", "1")
 	_, ref, _ := strings.Cut(out, " · ref ")
 	says(longer, "result", strings.TrimSpace(ref))
+	says("warning: the actor bob is not agent://bob", "call", "play", "--actor", "bob")
 	says("attempt 2 was made because attempt 1 ended with R-UPSTREAM",
 		"call", "play", "--input", `{"fail":"upstream"}`, "--attempts", "2")
 	once := says("R-UPSTREAM", "call", "play", "--input", `{"fail":"upstream","say":"once"}`, "--attempts", "1")

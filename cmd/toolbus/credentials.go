@@ -192,10 +192,7 @@ of the actor: agent://billing and billing are two actors.`,
 			if err := cmp.Or(checkIssue(lasts, life), checkPool(q), h.free()); err != nil {
 				return err
 			}
-			if !strings.Contains(q.Actor, "://") {
-				fmt.Fprintf(g.env.stderr, "warning: the actor %s is not %s://%[1]s; calls have to name it as it is here\n",
-					cli.EscapeCell(q.Actor), cmp.Or(q.Role, string(auth.Agent)))
-			}
+			warnOfActor(g.env.stderr, q.Actor, q.Role)
 			if keys != "" {
 				a, err := mintOffline(keys, q)
 				if err != nil {
@@ -239,6 +236,14 @@ of the actor: agent://billing and billing are two actors.`,
 	completeFlag(cmd, "role", values(auth.Roles()))
 	h.flags(cmd)
 	return cmd
+}
+
+// warnOfActor warns of an actor without the scheme of its role.
+func warnOfActor(to io.Writer, actor, role string) {
+	if !strings.Contains(actor, "://") {
+		fmt.Fprintf(to, "warning: the actor %s is not %s://%[1]s; calls have to name it as it is here\n",
+			cli.EscapeCell(actor), role)
+	}
 }
 
 // checkIssue refuses invalid times.
