@@ -137,6 +137,8 @@ func TestHintWhereNoServerAnswers(t *testing.T) {
 		{"nats://127.0.0.1:4222", token, "start it, or correct its name", "toolbus dev"},
 		{"nats://127.0.0.1:4222", key, "start it with `nats-server -c FILE`, its log says why", "toolbus dev"},
 		{"nats://bus.example:4222", key, "TOOLBUS_URL or the context", "Connect"},
+		{"http://127.0.0.1:4280", token, "use nats:// in place of http:// in the URL of the server", "toolbus dev"},
+		{"nats://a, https://b:1", token, "use nats:// in place of https://", "a 4222"},
 	} {
 		_, err := bus.Dial(test.server, "x", nats.SetCustomDialer(nothing{}), test.with)
 		if says := bus.ConnectHint(err); !strings.Contains(says, test.want) || strings.Contains(says, test.not) {

@@ -258,6 +258,8 @@ func isBare(err error) bool {
 // commands and options of Go programs.
 func ConnectHint(err error) string {
 	switch {
+	case webScheme(err) != "":
+		return "use nats:// in place of " + webScheme(err) + " in the URL of the server"
 	case isAs[*tls.CertificateVerificationError](err):
 		return "name the certificate of the authority that signed the server's, by --tls-ca or nats.RootCAs, and the " +
 			"server as its certificate calls it"
@@ -288,6 +290,22 @@ func ConnectHint(err error) string {
 		return unreachableHint(err)
 	}
 	return "check the URL: --server, TOOLBUS_URL or the URL of Connect"
+}
+
+// webScheme returns http:// or https:// if the URL of a server begins so, or "". nats.go connects as with nats://, but
+// commands do not find the token for such a URL.
+func webScheme(err error) string {
+	of, ok := errors.AsType[*dialError](err)
+	if !ok {
+		return ""
+	}
+	for server := range strings.SplitSeq(of.servers, ",") {
+		scheme, _, _ := strings.Cut(strings.TrimSpace(server), "//")
+		if scheme == "http:" || scheme == "https:" {
+			return scheme + "//"
+		}
+	}
+	return ""
 }
 
 // unreachableHint is the hint for servers that do not answer. On this host the missing server may be that of toolbus
