@@ -45,7 +45,9 @@ func TestAdviceAfterCall(t *testing.T) {
 	const longer = "with a longer --timeout, at most 1m0s, the timeout_ms_max of the tool\n"
 	out := says(longer, "call", "play", "--input", `{"work_ms":30000}`, "--timeout", "400ms", "--attempts", "1")
 	_, ref, _ := strings.Cut(out, " · ref ")
-	says(longer, "result", strings.TrimSpace(ref))
+	if again := says(longer, "result", strings.TrimSpace(ref)); strings.Contains(again, "replayed") {
+		t.Error(again)
+	}
 	says("warning: the actor bob is not agent://bob", "call", "play", "--actor", "bob")
 	says("attempt 2 was made because attempt 1 ended with R-UPSTREAM",
 		"call", "play", "--input", `{"fail":"upstream"}`, "--attempts", "2")

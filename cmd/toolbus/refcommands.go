@@ -77,6 +77,9 @@ Exit codes: 0 success, 10 retryable_error, 11 terminal_error, 12 invalid_request
 				nameTimeout(ctx, g, c, "", a.Response)
 				nameRepair(g, a.Response)
 				nameKey(a.Response, q.Ref)
+				if !g.json { // to show an outcome is no replay
+					a.Response.Provenance.Replayed = false
+				}
 				return printOutcome(g, a.Response, q.Ref)
 			}
 			err = g.print(a, func(w io.Writer) error {
