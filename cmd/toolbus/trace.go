@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -138,12 +139,27 @@ func (w *waterfall) row(e envelope.TraceEvent) error {
 		details = append(details, "by "+who)
 	}
 	err := w.line(brief(e.At.Sub(w.start)), fmt.Sprint(e.Attempt), string(e.Kind), cut(who, traceWho), w.bar(e))
-	for _, line := range cli.Wrapped(cli.EscapeCell(strings.Join(details, ", ")), 80-traceDetail) {
+	for _, line := range factLines(details, 80-traceDetail) {
 		if err == nil {
 			_, err = fmt.Fprintf(w.to, "%*s%s\n", traceDetail, "", line)
 		}
 	}
 	return err
+}
+
+// factLines joins facts with commas to lines of a width. It breaks a line within a fact only if that is longer than a
+// line.
+func factLines(facts []string, width int) (lines []string) {
+	for i, fact := range facts {
+		if fact = cli.EscapeCell(fact); i < len(facts)-1 {
+			fact += ","
+		}
+		if n := len(lines); n > 0 && utf8.RuneCountInString(lines[n-1]+" "+fact) <= width {
+			fact, lines = lines[n-1]+" "+fact, lines[:n-1]
+		}
+		lines = append(lines, cli.Wrapped(fact, width)...)
+	}
+	return lines
 }
 
 // describe returns who caused an event, and what no column has.

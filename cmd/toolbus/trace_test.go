@@ -153,3 +153,36 @@ func TestTraceOfLostRun(t *testing.T) {
 		}
 	}
 }
+
+// The details below a row break between two facts, and not between a number and its unit.
+func TestTraceBreaksBetweenFacts(t *testing.T) {
+	start := time.Unix(1_800_000_000, 0).UTC()
+	for n := range 40 {
+		var out strings.Builder
+		r := envelope.TraceResponse{Pool: "default", Events: []envelope.TraceEvent{
+			{Kind: envelope.TraceRequested, Attempt: 1, At: start, Deadline: start.Add(20 * time.Second),
+				By: strings.Repeat("d", n), TraceID: "7d1f3a52-6f0c-4a3b-9b53-2f6f0c1e8a01"},
+			{Kind: envelope.TraceOutcome, Attempt: 1, At: start.Add(time.Second), Status: envelope.Success},
+		}}
+		if err := newWaterfall(&out, &r).write(); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "deadline after 20.00 s") {
+			t.Fatal(out.String())
+		}
+	}
+}
+
+// A fact that is longer than a line is broken.
+func TestTraceBreaksLongFact(t *testing.T) {
+	long := strings.Repeat("word ", 20) + "word"
+	got := factLines([]string{"first", long, "last"}, 30)
+	for _, line := range got {
+		if len(line) > 30 {
+			t.Errorf("%q", line)
+		}
+	}
+	if got[0] != "first," || strings.Join(got, " ") != "first, "+long+", last" {
+		t.Errorf("%q", got)
+	}
+}
