@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -41,7 +42,8 @@ const (
 func (r Retention) Check() error {
 	for what, age := range map[string]time.Duration{"AUDIT": r.AuditAge, "DENIED": r.DeniedAge} {
 		if age != 0 && age < minRetention {
-			return fmt.Errorf("an age of %s for %s is too short: it is %s or more", age, what, minRetention)
+			return fmt.Errorf("an age of %s for %s is too short: it is %s or more", timer.Text(age), what,
+				timer.Text(minRetention))
 		}
 	}
 	for what, n := range map[string]int64{"AUDIT": r.AuditBytes, "DENIED": r.DeniedBytes} {

@@ -18,6 +18,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/auth"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
@@ -308,7 +309,8 @@ func (f *callFlags) check() error {
 	case envelope.KeyScope(f.keyScope) == envelope.ScopeSession && f.session == "":
 		return usagef("--key-scope session needs --session ID: callers with the same session share the key")
 	case f.given("timeout") && (f.timeout < time.Millisecond || f.timeout > longestTimeout):
-		return usagef("--timeout is %s: use 1ms to %s, or leave the flag out for the tool's own", f.timeout, longestTimeout)
+		return usagef("--timeout is %s: use 1ms to %s, or leave the flag out for the tool's own",
+			timer.Text(f.timeout), timer.Text(longestTimeout))
 	case f.key != "" && f.key != keyAuto && !fits(f.key, envelope.MinKey, envelope.MaxKey):
 		return usagef("--key has %d characters: use %d to %d, auto for the stable one, or leave the flag out for a fresh one",
 			utf8.RuneCountInString(f.key), envelope.MinKey, envelope.MaxKey)

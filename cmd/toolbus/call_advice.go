@@ -12,6 +12,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 	"github.com/seed-018f16cc/toolbus/internal/tool/supervisor"
@@ -51,9 +52,9 @@ func withTimeout(fix string, had, longest time.Duration) string {
 	switch {
 	case longest > 0 && had >= longest*9/10:
 		return strings.Replace(fix, ", and with "+largerTimeout,
-			fmt.Sprintf("; the tool gives no call more than %s, the timeout_ms_max of its manifest", longest), 1)
+			fmt.Sprintf("; the tool gives no call more than %s, the timeout_ms_max of its manifest", timer.Text(longest)), 1)
 	case longest > 0:
-		flag += fmt.Sprintf(", at most %s, the timeout_ms_max of the tool", longest)
+		flag += fmt.Sprintf(", at most %s, the timeout_ms_max of the tool", timer.Text(longest))
 	}
 	return strings.Replace(fix, largerTimeout, flag, 1)
 }

@@ -42,7 +42,7 @@ func TestAdviceAfterCall(t *testing.T) {
 		}
 		return stderr
 	}
-	const longer = "with a longer --timeout, at most 1m0s, the timeout_ms_max of the tool\n"
+	const longer = "with a longer --timeout, at most 1m, the timeout_ms_max of the tool\n"
 	out := says(longer, "call", "play", "--input", `{"work_ms":30000}`, "--timeout", "400ms", "--attempts", "1")
 	_, ref, _ := strings.Cut(out, " · ref ")
 	if again := says(longer, "result", strings.TrimSpace(ref)); strings.Contains(again, "replayed") {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/auth/tokenstore"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/deployment"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -250,14 +250,12 @@ func warnOfActor(to io.Writer, actor, role string) {
 func checkIssue(lasts, life time.Duration) error {
 	switch {
 	case lasts < 0 || lasts > tokenstore.MaxRenewal:
-		return usagef("--for is 0 to %s, not %s", hours(tokenstore.MaxRenewal), lasts)
+		return usagef("--for is 0 to %s, not %s", timer.Text(tokenstore.MaxRenewal), timer.Text(lasts))
 	case life < time.Second || life > auth.MaxLife:
-		return usagef("--life is 1s to %s, not %s", hours(auth.MaxLife), life)
+		return usagef("--life is 1s to %s, not %s", timer.Text(auth.MaxLife), timer.Text(life))
 	}
 	return nil
 }
-
-func hours(d time.Duration) string { return strconv.Itoa(int(d/time.Hour)) + "h" }
 
 // mintOffline signs a token with the first key of a deployment. If the deployment uses another key by now, the token
 // counts as expired, and is renewed at its first use.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // shownHeight is the number of rows of a terminal whose size is not known.
@@ -106,8 +107,8 @@ func (f *topFrame) columns() int {
 
 // text returns the lines of a frame, with limits of its rows. A name is cut to fit into the columns.
 func (f *topFrame) text(columns, tools, executors int) []string {
-	title := fmt.Sprintf("tenant %s, calls of %s until %s", f.Tenant, time.Duration(f.WindowMS)*time.Millisecond,
-		f.At.UTC().Format(time.RFC3339))
+	window := timer.Text(time.Duration(f.WindowMS) * time.Millisecond)
+	title := fmt.Sprintf("tenant %s, calls of %s until %s", f.Tenant, window, f.At.UTC().Format(time.RFC3339))
 	if f.Problem != "" {
 		return []string{cli.EscapeCell("no numbers: " + f.Problem)}
 	}

@@ -183,7 +183,10 @@ func TestTopLive(t *testing.T) {
 
 // A frame fits into a terminal of any size, and says how many rows it has left out.
 func TestTopFits(t *testing.T) {
-	f := &topFrame{Tenant: "default", Behind: true, OpenMore: true}
+	f := &topFrame{Tenant: "default", WindowMS: 600_000, Behind: true, OpenMore: true}
+	if title := f.text(80, 1, 1)[0]; !strings.HasPrefix(title, "tenant default, calls of 10m until ") {
+		t.Error(title)
+	}
 	for n := range 30 {
 		tool := fmt.Sprint("a.tool.with.a.long.name.", n)
 		f.Tools = append(f.Tools, &topTool{toolStats: toolStats{Tool: tool, Calls: n}})

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 func traceCmd(g *global) *cobra.Command {
@@ -241,5 +242,5 @@ func brief(d time.Duration) string {
 	case d < time.Minute:
 		return fmt.Sprintf("%.2f s", d.Seconds())
 	}
-	return d.Round(time.Second).String()
+	return timer.Text(d.Round(time.Second))
 }

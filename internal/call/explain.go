@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // Explain returns one sentence that says what attempt n of s waits for, or why it ended as it did, as far as the log
@@ -262,7 +263,7 @@ func (v RunLocation) Explain(s State, n int, now time.Time) string {
 		return says
 	}
 	return fmt.Sprintf("%s The tool runs at most %s at once in an executor (concurrency_max), and gives a call at "+
-		"most %s (timeout_ms_max).", says, counted(v.Limits.Concurrency, "call"), v.Limits.Longest())
+		"most %s (timeout_ms_max).", says, counted(v.Limits.Concurrency, "call"), timer.Text(v.Limits.Longest()))
 }
 
 func (v RunLocation) explain(s State, n int, now time.Time) string {

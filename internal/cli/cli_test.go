@@ -34,7 +34,7 @@ type command = func(cli.Env, func() (cli.Access, error)) *cobra.Command
 // Only a process with a dispatcher has the flags for the retention of audit records.
 func TestRunOfWrongRetention(t *testing.T) {
 	for flag, says := range map[string]string{
-		"--audit-age=1s": "1m0s or more", "--denied-age=-1m": "1m0s or more", "--audit-bytes=1": "1048576 or more",
+		"--audit-age=1s": "1m or more", "--denied-age=-1m": "1m or more", "--audit-bytes=1": "1048576 or more",
 		"--denied-bytes=-1": "1048576 or more", "--audit-full=ask": "forget or refuse",
 	} {
 		var out bytes.Buffer

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // ExecuteRoot executes a root command. --help of an unknown subcommand is a usage error, as the subcommand alone is.
@@ -41,6 +44,7 @@ func ArrangeHelp(cmd *cobra.Command) {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n%s", cmd.Short, usage)
 	})
 	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		cmd.LocalFlags().VisitAll(shortDefault)
 		var text bytes.Buffer
 		out := cmd.OutOrStderr()
 		cmd.SetOut(&text)
@@ -58,4 +62,11 @@ func ArrangeHelp(cmd *cobra.Command) {
 		_, err = io.WriteString(out, usage)
 		return err
 	})
+}
+
+// shortDefault lets the help write 15m0s as 15m.
+func shortDefault(f *pflag.Flag) {
+	if d, err := time.ParseDuration(f.DefValue); err == nil && f.Value.Type() == "duration" {
+		f.DefValue = timer.Text(d)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
 // largerTimeout is the advice in a fix for a call that had too little time.
@@ -27,7 +28,7 @@ func (p *pendingCall) nameLimit(r *envelope.Response, deadline time.Time, longes
 		longer = "a later deadline of ctx"
 	}
 	if longest > 0 {
-		longer += fmt.Sprintf(", at most %s, the timeout_ms_max of the tool", longest)
+		longer += fmt.Sprintf(", at most %s, the timeout_ms_max of the tool", timer.Text(longest))
 	}
 	r.Error.WithFix(strings.Replace(r.Error.Fix, largerTimeout, longer, 1))
 }

@@ -278,7 +278,7 @@ func TestWhyAsksExecutors(t *testing.T) {
 			return why.Sentence
 		}
 		const limits = " until its deadline. The tool runs at most 8 calls at once in an executor (concurrency_max), and " +
-			"gives a call at most 1m0s (timeout_ms_max)."
+			"gives a call at most 1m (timeout_ms_max)."
 		if says := why(); !strings.Contains(says, "/e7 since ") || !strings.Contains(says, limits) {
 			t.Error(says)
 		}
@@ -287,7 +287,7 @@ func TestWhyAsksExecutors(t *testing.T) {
 			t.Error(says)
 		}
 		w.claim()
-		if says := why(); !strings.Contains(says, "claimed by executor default/e1") || !strings.Contains(says, "1m0s") {
+		if says := why(); !strings.Contains(says, "claimed by executor default/e1") || !strings.Contains(says, " 1m (") {
 			t.Error(says)
 		}
 		w.decide("")

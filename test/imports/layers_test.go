@@ -34,7 +34,7 @@ var layers = []layer{
 	{0, "internal/tool/process/protocol", "", ""},
 	{0, "program", "", "internal/tool/process/protocol"},
 	{1, "envelope", "", "internal/encoding/ijson internal/encoding/jsonschema"},
-	{1, "internal/call", "", "envelope internal/encoding/ijson subjects"},
+	{1, "internal/call", "", "envelope internal/encoding/ijson internal/timer subjects"},
 	{1, "internal/call/calltest", "", "internal/call subjects"},
 	{1, "internal/call/outcome", "", "envelope internal/call subjects"},
 	{1, "internal/tool", "", "envelope internal/call internal/encoding/ijson internal/encoding/jsonschema " +
