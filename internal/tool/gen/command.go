@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -54,6 +55,9 @@ var errDiffers = errors.New("is not what the tools are")
 
 func (c *command) run() error {
 	r, err := tool.Load(c.tools, app.Transports()...)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w\nname the folder of the tools with --tools DIR", err)
+	}
 	if err != nil {
 		return err
 	}

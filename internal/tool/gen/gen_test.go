@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 	"github.com/seed-018f16cc/toolbus/internal/tool/gen"
@@ -163,5 +165,18 @@ func TestJSONSchema(t *testing.T) {
 	}
 	if bad := s.Validate([]byte(`{"tree":{"children":[{"leaves":1}]}}`)); len(bad) == 0 {
 		t.Error("taken")
+	}
+}
+
+// Without a folder of tools, the error of each format names the flag.
+func TestNoTools(t *testing.T) {
+	for _, format := range gen.Formats() {
+		cmd := gen.Command(cli.Env{Stdout: t.Output(), Stderr: t.Output()})
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs([]string{format.Name, "--tools", filepath.Join(t.TempDir(), "tools")})
+		const says = "\nname the folder of the tools with --tools DIR"
+		if err := cmd.Execute(); err == nil || !strings.HasSuffix(err.Error(), says) {
+			t.Errorf("%s: %v", format.Name, err)
+		}
 	}
 }
