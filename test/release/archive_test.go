@@ -39,7 +39,7 @@ func testArchive(t *testing.T, made, arch, sums string) {
 		switch {
 		case found:
 			licensed[module] = licensed[module] || len(content) > 0
-		case strings.HasPrefix(file, "docs/"), strings.HasPrefix(file, "deploy/"), path.Ext(file) == ".md", file == "LICENSE":
+		case strings.Contains(file, "/"), path.Ext(file) == ".md", file == "LICENSE":
 		default:
 			files = append(files, file)
 			wantStatic(t, file, content, machines[arch])
@@ -50,9 +50,7 @@ func testArchive(t *testing.T, made, arch, sums string) {
 	if !slices.Equal(files, want) {
 		t.Errorf("the archive has the programs %q, want %q", files, want)
 	}
-	for _, page := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"} {
-		testLinks(t, archive, page)
-	}
+	testLinks(t, archive)
 	modules := modulesOf(t, filepath.Join(made, name+".cdx.json"))
 	for _, module := range modules {
 		if !licensed[module] {
@@ -65,20 +63,31 @@ func testArchive(t *testing.T, made, arch, sums string) {
 	}
 }
 
-// link matches the file that a page of the archive links to.
-var link = regexp.MustCompile(`\]\(([A-Za-z][^):#]*[.A-Z][^):#]*)[)#]`)
+// link matches the file or folder that a page of the archive links to.
+var link = regexp.MustCompile(`\]\(([^():#\s]*[./A-Z][^():#\s]*)[)#]`)
 
-// testLinks demands each file that a page links to.
-func testLinks(t *testing.T, archive map[string][]byte, page string) {
+// testLinks demands each file and folder that a page of the archive links to.
+func testLinks(t *testing.T, archive map[string][]byte) {
 	t.Helper()
-	links := link.FindAllSubmatch(archive[page], -1)
-	if len(links) == 0 {
-		t.Errorf("%s of the archive has no links", page)
-	}
-	for _, l := range links {
-		if len(archive[string(l[1])]) == 0 {
-			t.Errorf("%s links to %s, which is not in the archive", page, l[1])
+	has, links := map[string]bool{}, 0
+	for file := range archive {
+		for ; file != "."; file = path.Dir(file) {
+			has[file] = true
 		}
+	}
+	for page, text := range archive {
+		if path.Ext(page) != ".md" || strings.HasPrefix(page, "licenses/") {
+			continue
+		}
+		for _, l := range link.FindAllSubmatch(text, -1) {
+			links++
+			if to := string(l[1]); !has[path.Join(path.Dir(page), to)] {
+				t.Errorf("%s links to %s, which is not in the archive", page, to)
+			}
+		}
+	}
+	if links < 400 {
+		t.Errorf("the pages of the archive have %d links", links)
 	}
 }
 
