@@ -44,7 +44,7 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 			}
 		}
 		if step == call.AskTool {
-			e.takeOver(j)
+			e.takeOver(j, "the tool does not run again, only its lookup may confirm the effect")
 		}
 		if step != call.TakeClaim {
 			return step, nil
@@ -54,7 +54,7 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 		var moved *call.ConflictError
 		switch {
 		case err == nil:
-			e.takeOver(j)
+			e.takeOver(j, "the tool runs again")
 			j.state, j.claim = after, j.delivery.Nonce
 			j.step(call.TraceAfterClaim)
 		case errors.As(err, &moved):
@@ -65,14 +65,15 @@ func (e *Executor) take(j *job) (call.NextStep, error) {
 	}
 }
 
-// takeOver logs and counts that this executor continues an attempt that another one has claimed, which is gone. A pure
-// or idempotent call has no claim at its first run, so the loss of that run shows in no log.
-func (e *Executor) takeOver(j *job) {
+// takeOver logs and counts that this executor continues an attempt that another one has claimed, which is gone. The
+// log says what comes next. A pure or idempotent call has no claim at its first run, so the loss of that run shows in
+// no log.
+func (e *Executor) takeOver(j *job, next string) {
 	lost := j.current().Claim
 	if lost == nil {
 		return
 	}
-	e.Logger.Warn("a run is taken over: its executor is gone", "tool", j.state.Tool, "ref", j.state.Ref(), "attempt",
+	e.Logger.Warn("the executor of a run is gone: "+next, "tool", j.state.Tool, "ref", j.state.Ref(), "attempt",
 		j.attempt, "lost", lost.By)
 	j.step(call.TraceTakenOver)
 }
