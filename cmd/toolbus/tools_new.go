@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -25,8 +26,9 @@ program, and a test of the program. Then it prints the commands that test, check
 changes a folder that exists. docs/writing-tools.md explains what it writes.
 
 NAME is the id of the tool: lower-case letters, digits and . _ -, optionally namespaced as in local::fs.write. A Go
-program gets a go.mod, unless DIR lies in a module. That of a released build requires its version of Toolbus. The
-program in shell needs jq. A warning names each needed program that is not in PATH.
+program gets a go.mod, unless DIR lies in a module. That of a released build requires its version of Toolbus.
+Another build warns, and says how to use a clone. The program in shell needs jq. A warning names each needed program
+that is not in PATH.
 
 The effect class decides what happens after a crash: a call of a pure or idempotent tool runs again, one of a
 side_effectful tool runs once, and its lookup is asked. A tool of the last two classes commits its effect under the key
@@ -38,11 +40,17 @@ the language is missing or unknown, or the class is unknown.`,
 			"  toolbus tools new mail.send --lang node --class side_effectful",
 		RunE: func(_ *cobra.Command, args []string) error {
 			spec.ID = args[0]
+			if info, ok := debug.ReadBuildInfo(); ok {
+				spec.Module = cli.Published(info)
+			}
 			made, err := newTool(dir, spec)
 			if err != nil {
 				return err
 			}
 			g.env.warnMissing(spec)
+			if spec.Module == "" && slices.Contains(made.Files, "go.mod") {
+				fmt.Fprintf(g.env.stderr, unreleased, cli.Version())
+			}
 			return g.print(made, func(w io.Writer) error { return made.text(w, dir) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -57,6 +65,10 @@ the language is missing or unknown, or the class is unknown.`,
 	return cmd
 }
 
+// unreleased is the warning about a go.mod that requires no version of Toolbus.
+const unreleased = "warning: this toolbus (%s) is not built from a released version, so go.mod requires none: clone its " +
+	"repository, and run `go mod edit -replace github.com/seed-018f16cc/toolbus=CLONE` beside go.mod\n"
+
 // newTool writes a new tool into a folder of tools.
 func newTool(dir string, s scaffold.Spec) (t writtenTool, err error) {
 	if s.Language == "" {
@@ -64,9 +76,6 @@ func newTool(dir string, s scaffold.Spec) (t writtenTool, err error) {
 	}
 	if err := s.Check(); err != nil {
 		return t, usagef("%v", err)
-	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		s.Module = cli.Published(info)
 	}
 	t.Tool, err = scaffold.Write(dir, s)
 	if errors.Is(err, fs.ErrExist) {

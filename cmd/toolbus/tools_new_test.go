@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/seed-018f16cc/toolbus/internal/cli"
 )
 
 func TestToolsNew(t *testing.T) {
@@ -48,9 +50,14 @@ func programs(t *testing.T, names ...string) string {
 // A program that the tool needs is missed before the first call.
 func TestToolsNewMissesPrograms(t *testing.T) {
 	t.Parallel()
+	unreleased := "warning: this toolbus (" + cli.Version() + ") is not built from a released version, so go.mod requires " +
+		"none: clone its repository, and run `go mod edit -replace github.com/seed-018f16cc/toolbus=CLONE` beside go.mod\n"
 	for language, missing := range map[string]string{"shell": "jq", "python": "python3", "node": "node", "go": "go"} {
 		s := shell{t: t, environ: []string{"PATH=" + programs(t, "sh")}}
 		want := "warning: the tool needs " + missing + ", which is not in PATH: install it\n"
+		if language == "go" {
+			want += unreleased
+		}
 		code, _, stderr := s.do("tools", "new", "greet", "--lang", language, "--tools", t.TempDir())
 		if code != 0 || stderr != want {
 			t.Errorf("%s: exit %d, %q, want %q", language, code, stderr, want)
@@ -89,6 +96,18 @@ func TestToolsNewRefuses(t *testing.T) {
 	}
 	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 		t.Errorf("it wrote %v, %v", files, err)
+	}
+}
+
+// A Go tool that lies in a module has no go.mod of its own, and no warning about one.
+func TestToolsNewInAModule(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "go.mod"), "module example.com/mine\n")
+	s := shell{t: t, environ: []string{"PATH=" + programs(t, "go")}}
+	code, _, stderr := s.do("tools", "new", "greet", "--lang", "go", "--tools", filepath.Join(dir, "tools"))
+	if code != 0 || stderr != "" {
+		t.Errorf("exit %d, %s", code, stderr)
 	}
 }
 
