@@ -89,6 +89,8 @@ signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 			filepath.Join(g.env.exampleState(), "examples"))
 	d.node.Env, d.node.Signals.Listen, d.node.Signals.Level = "dev", "127.0.0.1:0", slog.LevelWarn
 	d.node.Flags(cmd)
+	f.Lookup("log-sample").Usage = "share of successful calls to print with -v, above 0 and at most 1. dev prints each " +
+		"call that failed, and with -v all calls"
 	d.node.RecordFlags(cmd)
 	d.pool.Flags(cmd)
 	d.admission.Flags(cmd)

@@ -68,8 +68,8 @@ program. It never changes free text.`,
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
 	}
-	cmd.Flags().StringVar(&defaults, "defaults", "", "`FILE` with defaults of tools to check, too, such as "+
-		"policy/defaults.yaml")
+	cmd.Flags().StringVar(&defaults, "defaults", "", "`FILE` with defaults of tools to check, too; docs/manifest.md "+
+		"shows one")
 	cmd.Flags().BoolVar(&fix, "fix", false, "write what can be derived; needs a folder")
 	return cmd
 }

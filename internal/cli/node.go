@@ -81,7 +81,7 @@ func (n *Node) Flags(cmd *cobra.Command) {
 	f.StringVar(&n.Tools, "tools", "tools",
 		"`DIR` with one folder for each tool, each with a tool.yaml")
 	f.StringVar(&n.Default, "defaults", "",
-		"`FILE` with defaults of tools by environment and tool id, such as policy/defaults.yaml (default: those of the "+
+		"`FILE` with defaults of tools by environment and tool id; docs/manifest.md shows one (default: those of the "+
 			"manifests)")
 	f.StringVar(&n.Env, "env", cmp.Or(n.Env, "prod"),
 		"environment of the deployment, for --defaults: prod, staging or dev")
