@@ -92,7 +92,7 @@ func declaredOnly(tools []envelope.ToolInfo) []Check {
 		all = append(all, fmt.Sprintf("%s (%s)", name, countTools(count[name])))
 	}
 	return []Check{{Name: "declared only", Status: checkOpen,
-		Says: "fields of manifests without an effect yet: " + strings.Join(all, ", ")}}
+		Says: "do not rely on these fields of manifests, which have no effect yet: " + strings.Join(all, ", ")}}
 }
 
 // examined holds what the checks of the contract look at.

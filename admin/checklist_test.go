@@ -91,7 +91,8 @@ func TestDeclaredOnlyFields(t *testing.T) {
 	d.tools = append(d.tools, d.tools[0])
 	d.tools[0].DeclaredOnly = []string{"slo", "limits.memory_mb_max"}
 	d.tools[1].ToolID, d.tools[1].DeclaredOnly = "other", []string{"slo"}
-	const want = "fields of manifests without an effect yet: limits.memory_mb_max (1 tool), slo (2 tools)"
+	const want = "do not rely on these fields of manifests, which have no effect yet: limits.memory_mb_max " +
+		"(1 tool), slo (2 tools)"
 	for _, c := range admin.Diagnose(t.Context(), d.Srv.URL, toolbus.ClientOptions{}) {
 		if c.Name == "declared only" && c.Says == want && c.Status == "open" {
 			return

@@ -207,7 +207,8 @@ func folded(checks []admin.Check) (rows []admin.Check) {
 		return rows
 	}
 	return append(rows, admin.Check{Name: "contract", Status: checkOpen, Says: fmt.Sprintf(
-		"%s of docs/tool_contract.md, section 13, not enforced yet or not known without a call; --json says which: %s",
+		"%s of docs/tool_contract.md, section 13, not enforced yet or not known without a call: there is nothing to do. "+
+			"--json says which: %s",
 		plural(len(items), "item", "items"), strings.Join(items, ", "))})
 }
 

@@ -79,7 +79,7 @@ func number(n int, want Want) envelope.Check {
 	profile, err := deployment.ProfileNamed(want.Profile)
 	switch {
 	case err != nil:
-		return envelope.Well("servers", fmt.Sprintf("%d; nobody has said of which profile", n))
+		return envelope.Well("servers", fmt.Sprintf("%d; the deployment has no profile, so any number is right", n))
 	case n < profile.Servers:
 		return envelope.Failed("servers", fmt.Sprintf("%d answer, and profile %s has %d", n, profile.Name, profile.Servers),
 			"start the others: see deploy/nats/README.md")
@@ -177,7 +177,8 @@ func room(all []told[server]) envelope.Check {
 			least = c.MaxStore
 		}
 	}
-	return envelope.Well("room", fmt.Sprintf("streams may take %d MiB of each server", least>>20))
+	return envelope.Well("room", fmt.Sprintf("streams use at most 85 %% of max_file_store, which is %d MiB or more on "+
+		"each server", least>>20))
 }
 
 // names returns the names of the servers for which is returns true.
