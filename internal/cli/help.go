@@ -54,12 +54,17 @@ func ArrangeHelp(cmd *cobra.Command) {
 			return fmt.Errorf("help: %w", err)
 		}
 		usage := text.String()
+		if cmd.HasAvailableSubCommands() { // these list the global flags
+			global := cmd.InheritedFlags().FlagUsages()
+			usage = strings.Replace(usage, "\n\nGlobal Flags:\n"+strings.TrimRight(global, "\n"), "", 1)
+		}
 		for _, flags := range []*pflag.FlagSet{cmd.LocalFlags(), cmd.InheritedFlags()} {
 			if long := strings.TrimSpace(flags.FlagUsages()); long != "" {
 				usage = strings.Replace(usage, long, strings.TrimSpace(flags.FlagUsagesWrapped(helpWidth)), 1)
 			}
 		}
-		_, err = io.WriteString(out, usage)
+		const choice = "[=true|false]" // of each flag that is true or false: noise, but its column stays
+		_, err = io.WriteString(out, strings.ReplaceAll(usage, choice, strings.Repeat(" ", len(choice))))
 		return err
 	})
 }
