@@ -160,12 +160,8 @@ func writeEnded(to io.Writer, all []endedCall, width int) error {
 	}
 	t := table{header: []string{"ENDED", "OUTCOME", "TOOK", "ATTEMPT", "ACTOR", "REF"}, width: width}
 	for _, c := range all {
-		attempt := ""
-		if c.Attempt > 1 {
-			attempt = strconv.Itoa(c.Attempt)
-		}
-		t.add(c.Ended.UTC().Format(time.RFC3339), cmp.Or(string(c.Code), string(c.Status)), tookOf(c.TookMS), attempt,
-			c.Actor, c.Ref)
+		t.add(c.Ended.UTC().Format(time.RFC3339), cmp.Or(string(c.Code), string(c.Status)), tookOf(c.TookMS),
+			strconv.Itoa(c.Attempt), c.Actor, c.Ref)
 	}
 	return t.write(to)
 }
