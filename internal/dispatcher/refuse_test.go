@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,4 +190,22 @@ func TestEffectOfADenial(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A range that the served version does not fit, under the key of an earlier call, is refused with the way to the outcome
+// of that call, and not under another key.
+func TestVersionOfAnEarlierCall(t *testing.T) {
+	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
+		w.ask(1)
+		w.ended()
+		w.manifest.Semver = "2.0.0"
+		w.ask(2)
+		w.ask(3, "key-0123456789abcdef", "key-0123456789abcdeg")
+		const way = "the key has a call of version 1.2.3: `toolbus result echo."
+		for n := 2; n < 4; n++ {
+			if e := w.outcome(n).Error; e.Code != envelope.CodeVersion || strings.HasPrefix(e.Cause, way) != (n == 2) {
+				t.Errorf("%d: %+v", n, e)
+			}
+		}
+	})
 }

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
@@ -48,8 +49,17 @@ func (m *Admission) Deny(ctx context.Context, r *check.Request, refusal *check.R
 		effect = envelope.EffectNone
 	case lost && !r.Harmless():
 		effect = envelope.EffectUnknown
+	default:
+		earlier(refusal.Error, known)
 	}
 	m.Answers.Refuse(ctx, r, refusal.Stage, refusal.Error.WithEffect(effect), known.Untouched() && !lost)
+}
+
+// earlier adds to the refusal of a version that is not served how to get the outcome of the call that its key has.
+func earlier(e *envelope.Error, s call.State) {
+	if e.Code == envelope.CodeVersion && !s.Empty() {
+		e.WithCause(fmt.Sprintf("the key has a call of version %s: `toolbus result %s` shows its outcome", s.Version, s.Ref()))
+	}
 }
 
 // lost reports whether the log of a request is empty, and may have held an attempt of it.
