@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -118,9 +119,15 @@ func unsafePath(name string, folders []string) string {
 	case scheme.MatchString(plain):
 		return "must have no scheme"
 	case isAbsolute(plain) && !slices.ContainsFunc(folders, func(folder string) bool { return within(folder, name) }):
-		return "must be relative, or lie in a folder that the tool may open"
+		return "must be relative, or lie in a folder that the tool may open: " + absolute(folders)
 	}
 	return ""
+}
+
+// absolute lists the folders in which an absolute path may lie.
+func absolute(folders []string) string {
+	folders = slices.DeleteFunc(slices.Clone(folders), func(folder string) bool { return !path.IsAbs(folder) })
+	return cmp.Or(strings.Join(folders, ", "), "it declares none in capabilities.fs")
 }
 
 func isSeparator(r rune) bool { return r == '/' || r == '\\' }

@@ -114,7 +114,7 @@ func TestUnsafe(t *testing.T) {
 			"a＼․․＼b":             "member ..",
 			"／etc":               "relative",
 			"/":                  "relative",
-			"/etc/passwd":        "relative",
+			"/etc/passwd":        "relative, or lie in a folder that the tool may open: /srv/data, /tmp/",
 			"/srv/database":      "relative",
 			"/srv":               "relative",
 			"/var/a":             "relative",
@@ -164,6 +164,13 @@ func TestUnsafe(t *testing.T) {
 				t.Errorf("%s %q: got %q, want %q", format, value, got, want)
 			}
 		}
+	}
+}
+
+// The refusal of an absolute path says if the tool declares no folder.
+func TestUnsafeWithoutFolders(t *testing.T) {
+	if got := unsafe(t, taking(t, `{"format":"path"}`), "/etc"); !strings.HasSuffix(got, "none in capabilities.fs") {
+		t.Error(got)
 	}
 }
 
