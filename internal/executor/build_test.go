@@ -219,7 +219,7 @@ func TestChunksOfNoStream(t *testing.T) {
 		w.ex.Handle(t.Context(), w.admit(callA, time.Minute))
 		r := w.replies[0]
 		if r.Status != envelope.Success || r.Provenance.Chunks != nil || len(r.Warnings) != 1 ||
-			!strings.Contains(r.Warnings[0], "3 chunks") {
+			!strings.Contains(r.Warnings[0], "chunk, progress and log lines were dropped (3)") {
 			t.Errorf("%s with chunks %+v and warnings %q", r.Status, r.Provenance.Chunks, r.Warnings)
 		}
 	})

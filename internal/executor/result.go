@@ -228,9 +228,6 @@ func (c *chunkSink) warn(warnings []string) []string {
 	if c.dropped == 0 {
 		return warnings
 	}
-	says := "1 chunk was dropped"
-	if c.dropped > 1 {
-		says = fmt.Sprintf("%d chunks were dropped", c.dropped)
-	}
-	return append(slices.Clone(warnings), says+": the tool does not declare streaming")
+	return append(slices.Clone(warnings), fmt.Sprintf(
+		"chunk, progress and log lines were dropped (%d): the tool does not declare streaming", c.dropped))
 }
