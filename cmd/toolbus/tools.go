@@ -55,10 +55,10 @@ func toolsShow(g *global) *cobra.Command {
 	var from describing
 	cmd := &cobra.Command{
 		Use: "show TOOL", Short: "Show one tool: the fields of its manifest, functions, schemas, errors",
-		Long: `Shows what a dispatcher, or with --tools a folder, says of a tool: the fields of its manifest but the
-endpoint, with what Toolbus does with them (enforced, recorded, or declared only), its functions with schemas and
-examples, and its errors. The bus answers for a tool of which the policy can allow you no call as for one that does
-not exist.`,
+		Long: `Shows what a dispatcher, or with --tools a folder, says of a tool: the fields of its manifest with what
+Toolbus does with them (enforced, inputs only, recorded, or declared only), its functions with schemas and examples,
+and its errors. Only --tools shows the endpoint, such as the command: the bus does not tell it to callers.
+The bus answers for a tool of which the policy can allow you no call as for one that does not exist.`,
 		Example:           "  toolbus tools show text.search\n  toolbus tools show text.search --tools ./tools",
 		Args:              cli.Args(1, 1, "one tool id"),
 		ValidArgsFunction: g.completeTools(1),
@@ -72,7 +72,7 @@ not exist.`,
 			if err != nil {
 				return err
 			}
-			return g.print(t, func(w io.Writer) error { return showTool(w, t) })
+			return g.print(t, func(w io.Writer) error { return showTool(w, t, endpointOf(from, t.ToolID)) })
 		},
 	}
 	from.flags(cmd)
@@ -164,4 +164,14 @@ func (d described) Tool(_ context.Context, id string) (envelope.ToolInfo, error)
 		return envelope.ToolInfo{}, toolbus.NewError(envelope.NoTool(id, d.set.IDs()), nil)
 	}
 	return list[0], nil
+}
+
+// endpointOf returns the endpoint of a tool of a folder, such as its command, or "".
+func endpointOf(from describer, id string) string {
+	if d, ok := from.(described); ok {
+		if m, _ := d.set.Get(id, ""); m.Endpoint != nil {
+			return m.Endpoint.Name()
+		}
+	}
+	return ""
 }

@@ -31,6 +31,14 @@ func TestToolsNew(t *testing.T) {
 	if code, out, _ := s.do("tools", "lint", dir); code != 0 || out != "1 tool in "+dir+", 0 problems, 0 warnings\n" {
 		t.Errorf("lint: exit %d, %s", code, out)
 	}
+	code, out, _ = s.do("tools", "show", "greet", "--tools", dir)
+	for _, says := range []string{
+		"\nendpoint      sh ./main.sh\n", "\nsandbox       none: it reaches all files and hosts of its executor's user\n",
+	} {
+		if !strings.Contains(out, says) {
+			t.Errorf("show: exit %d, not %q in\n%s", code, says, out)
+		}
+	}
 	code, _, errors = s.do("tools", "new", "greet", "--lang", "python", "--tools", dir)
 	if code != 1 || !strings.Contains(errors, "file exists: choose another name, or remove it") {
 		t.Errorf("a second tool of the name: exit %d, %s", code, errors)

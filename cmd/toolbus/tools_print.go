@@ -16,6 +16,7 @@ import (
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/cli"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
+	"github.com/seed-018f16cc/toolbus/internal/tool/process"
 )
 
 func listTools(out io.Writer, d envelope.DescribeResponse) error {
@@ -87,13 +88,13 @@ func writeField(out io.Writer, pad int, name, value string) {
 // detailIndent is the indentation of what follows below a name.
 const detailIndent = 4
 
-func showTool(out io.Writer, t envelope.ToolInfo) error {
+func showTool(out io.Writer, t envelope.ToolInfo, endpoint string) error {
 	writeWrapped(out, 0, t.ToolID+" "+t.Version+": "+t.Title)
 	for line := range strings.Lines(strings.TrimSpace(t.Description)) {
 		writeWrapped(out, 0, strings.TrimSpace(line))
 	}
 	fmt.Fprintln(out)
-	for _, f := range factsOf(t) {
+	for _, f := range factsOf(t, endpoint) {
 		writeField(out, len("build digest"), f[0], f[1])
 	}
 	if err := showFields(out, t); err != nil {
@@ -117,7 +118,7 @@ func showTool(out io.Writer, t envelope.ToolInfo) error {
 }
 
 // factsOf returns names and values of what is said about a tool in any build, the state of its approval first.
-func factsOf(t envelope.ToolInfo) (all [][2]string) {
+func factsOf(t envelope.ToolInfo, endpoint string) (all [][2]string) {
 	add := func(so bool, name, format string, args ...any) {
 		if so {
 			all = append(all, [2]string{name, fmt.Sprintf(format, args...)})
@@ -131,6 +132,8 @@ func factsOf(t envelope.ToolInfo) (all [][2]string) {
 	add(true, "status", "%s", t.Status)
 	add(true, "effect class", "%s", t.Determinism)
 	add(true, "transport", "%s", t.Transport)
+	add(endpoint != "", "endpoint", "%s", endpoint)
+	add(t.Transport == process.Transport, "sandbox", "none: it reaches all files and hosts of its executor's user")
 	add(true, "pool", "%s", t.Pool)
 	add(true, "streaming", "%t", t.Streaming)
 	add(true, "dry run", "%t", t.DryRun)

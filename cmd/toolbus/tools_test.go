@@ -33,7 +33,7 @@ func TestListOfChangedTools(t *testing.T) {
 		t.Errorf("listed:\n%s, %v", out.String(), err)
 	}
 	out.Reset()
-	if err := showTool(&out, tools[1]); err != nil || !strings.Contains(out.String(), "toolbus tools approve a.y") {
+	if err := showTool(&out, tools[1], ""); err != nil || !strings.Contains(out.String(), "toolbus tools approve a.y") {
 		t.Errorf("shown:\n%s, %v", out.String(), err)
 	}
 }
@@ -50,7 +50,7 @@ func TestShownToolFitsTerminal(t *testing.T) {
 		Errors:    []envelope.DeclaredError{{Code: "bad", HTTPStatus: 422, Message: long, Fix: long}},
 	}
 	var out strings.Builder
-	if err := showTool(&out, info); err != nil {
+	if err := showTool(&out, info, ""); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(out.String()) {
