@@ -16,7 +16,7 @@ type Field struct {
 	Name        string // such as limits.memory_mb_max
 	Type        string // such as integer, or "pure | idempotent | …"
 	Default     string // JSON, or ""
-	State       string // enforced, recorded or declared only; "" for a mapping whose members have states of their own
+	State       string // enforced, inputs only, recorded or declared only; "" for a mapping whose members have their own
 	Source      string // such as "000 §1"
 	Description string
 	Aliases     []string

@@ -59,7 +59,7 @@ func TestKeysOfTheSources(t *testing.T) {
 			continue
 		}
 		if state := means["x-state"]; state == nil && means["properties"] == nil {
-			t.Errorf("%s says of itself neither enforced, recorded nor declared only", field)
+			t.Errorf("%s has no state", field)
 		}
 	}
 	if keys != 71 {
