@@ -55,6 +55,8 @@ which --ready-file has, as TOOLBUS_URL. A program of yours shows the token in cr
 which is renewed while the bus runs. With --insecure-no-auth the bus checks no tokens: any process that reaches the
 port may call any tool as any actor.
 
+The metrics have another port at each start; --http-listen 127.0.0.1:9464 keeps one.
+
 After Ctrl-C running calls have 10 s to end; a second Ctrl-C ends the process at once. Exit codes: 0 stopped by a
 signal; 1 failed, for example because the port is taken; 2 wrong command line.`,
 		Example: `  toolbus dev --examples
