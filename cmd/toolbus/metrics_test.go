@@ -76,6 +76,9 @@ func TestServesMetrics(t *testing.T) {
 	if !strings.Contains(said.String(), "metrics: http://"+at+"/metrics\n") {
 		t.Error(said)
 	}
+	if log := said.String(); !strings.Contains(log, "a connection was refused") || strings.Contains(log, "callout") {
+		t.Errorf("of the refused connection the log says:\n%s", log)
+	}
 	if conn, err := net.Dial("tcp", at); err == nil {
 		_ = conn.Close()
 		t.Error("it answers after its end")

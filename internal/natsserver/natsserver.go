@@ -214,7 +214,7 @@ func (l *logger) Noticef(format string, v ...any) {
 // Warnf implements server.Logger.
 func (l *logger) Warnf(format string, v ...any) {
 	level := slog.LevelWarn
-	if isRebuilt(fmt.Sprintf(format, v...)) {
+	if says := fmt.Sprintf(format, v...); isRebuilt(says) || isRefused(says) {
 		level = slog.LevelDebug
 	}
 	l.log(level, format, v)
@@ -225,6 +225,12 @@ func (l *logger) Warnf(format string, v ...any) {
 func isRebuilt(warning string) bool {
 	parts := []string{"Stream state outdated", "from index errored: prior state file", "TTL state is outdated"}
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(warning, part) })
+}
+
+// isRefused reports whether a warning is that a dispatcher has refused a connection. That dispatcher logs the reason, and
+// the server logs an error of the connection, too.
+func isRefused(warning string) bool {
+	return strings.HasSuffix(strings.ToLower(warning), "auth callout service returned an error: refused")
 }
 
 // Fatalf implements server.Logger.
