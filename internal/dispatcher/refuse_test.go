@@ -192,8 +192,8 @@ func TestEffectOfADenial(t *testing.T) {
 	}
 }
 
-// A range that the served version does not fit, under the key of an earlier call, is refused with the way to the outcome
-// of that call, and not under another key.
+// A range that the served version does not fit, under the key of an earlier call, is refused with the way to the
+// outcome of that call. Under another key it is refused without.
 func TestVersionOfAnEarlierCall(t *testing.T) {
 	bubble(t, call.Idempotent, func(t *testing.T, w *world) {
 		w.ask(1)

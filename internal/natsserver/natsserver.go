@@ -227,8 +227,8 @@ func isRebuilt(warning string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(warning, part) })
 }
 
-// isRefused reports whether a warning is that a dispatcher has refused a connection. That dispatcher logs the reason, and
-// the server logs an error of the connection, too.
+// isRefused reports whether a warning is that a dispatcher has refused a connection. That dispatcher logs the reason,
+// and the server logs an error of the connection, too.
 func isRefused(warning string) bool {
 	return strings.HasSuffix(strings.ToLower(warning), "auth callout service returned an error: refused")
 }

@@ -58,7 +58,8 @@ func (m *Admission) Deny(ctx context.Context, r *check.Request, refusal *check.R
 // earlier adds to the refusal of a version that is not served how to get the outcome of the call that its key has.
 func earlier(e *envelope.Error, s call.State) {
 	if e.Code == envelope.CodeVersion && !s.Empty() {
-		e.WithCause(fmt.Sprintf("the key has a call of version %s: `toolbus result %s` shows its outcome", s.Version, s.Ref()))
+		const says = "the key has a call of version %s: `toolbus result %s` shows its outcome"
+		e.WithCause(fmt.Sprintf(says, s.Version, s.Ref()))
 	}
 }
 
