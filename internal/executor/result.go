@@ -126,8 +126,8 @@ func (r *run) failure(err error) *envelope.Error {
 	stopped, ok := errors.AsType[*tool.StoppedError](err)
 	if ok && errors.Is(stopped.Cause, context.DeadlineExceeded) && fault.Cause == "" {
 		waited, ran := max(0, r.started.Sub(r.job.enqueued())), time.Since(r.began)
-		fault.WithCause(fmt.Sprintf("it waited %v in the queue, ran %v and was ended then",
-			waited.Round(time.Millisecond), ran.Round(time.Millisecond)))
+		fault.WithCause(fmt.Sprintf("it waited %v in the queue, ran %v and %s",
+			waited.Round(time.Millisecond), ran.Round(time.Millisecond), stopped.Ended()))
 	}
 	return fault
 }

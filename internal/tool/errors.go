@@ -2,7 +2,6 @@ package tool
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -65,14 +64,6 @@ type LimitError struct {
 // SinkError means that the adapter ended the run because its sink returned an error.
 type SinkError struct{ Err error }
 
-// StoppedError means that the run was ended because its context ended. Cause is the cause of that context. Effect is
-// the effect that the tool stated before it ended, or "".
-type StoppedError struct {
-	Cause  error
-	Effect envelope.Effect
-	Stderr string
-}
-
 // SurvivorError means that processes of the run still existed after they were killed, because the kernel had not ended
 // them. They end as soon as the kernel can.
 type SurvivorError struct{ Waited time.Duration }
@@ -89,15 +80,13 @@ func (e *ProtocolError) Error() string { return "tool protocol: " + e.Reason }
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("tool output is larger than %d bytes", e.Limit)
 }
-func (e *SinkError) Error() string    { return "chunk sink: " + e.Err.Error() }
-func (e *StoppedError) Error() string { return "tool stopped: " + e.Cause.Error() }
+func (e *SinkError) Error() string { return "chunk sink: " + e.Err.Error() }
 func (e *SurvivorError) Error() string {
 	return fmt.Sprintf("processes of the tool still there %v after they were killed", e.Waited)
 }
 
-func (e *StartError) Unwrap() error   { return e.Err }
-func (e *SinkError) Unwrap() error    { return e.Err }
-func (e *StoppedError) Unwrap() error { return e.Cause }
+func (e *StartError) Unwrap() error { return e.Err }
+func (e *SinkError) Unwrap() error  { return e.Err }
 
 // Check returns an error if e breaks the tool contract.
 func (e *Error) Check() error {
@@ -113,15 +102,6 @@ func (e *Error) Check() error {
 		return errors.New("the error's details are no object")
 	}
 	return nil
-}
-
-// Stopped returns the error of a run that was ended because ctx ended. said is the effect that the tool stated, or "".
-func Stopped(ctx context.Context, said envelope.Effect, stderr string) *StoppedError {
-	cause := context.Cause(ctx)
-	if ctx.Err() != nil && !errors.Is(cause, ctx.Err()) {
-		cause = fmt.Errorf("%w (%w)", cause, ctx.Err())
-	}
-	return &StoppedError{Cause: cause, Effect: said, Stderr: stderr}
 }
 
 // classified is an error that maps itself to the taxonomy.
@@ -238,13 +218,6 @@ func (e *LimitError) classify(m *Manifest) *envelope.Error {
 func (e *SinkError) classify(m *Manifest) *envelope.Error {
 	const message = "the run was ended because its chunks could not be delivered"
 	return m.failure(envelope.CodeUpstream, envelope.CodeToolUnknownState, "", message, "").WithCause(e.Err.Error())
-}
-
-func (e *StoppedError) classify(m *Manifest) *envelope.Error {
-	if errors.Is(e.Cause, context.DeadlineExceeded) {
-		return m.failure(envelope.CodeTimeout, envelope.CodeTimeoutUnknown, e.Effect, "", e.Stderr)
-	}
-	return m.failure(envelope.CodeCancelled, envelope.CodeCancelledUnknown, e.Effect, "", e.Stderr)
 }
 
 func (e *SurvivorError) classify(m *Manifest) *envelope.Error {

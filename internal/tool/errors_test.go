@@ -136,6 +136,34 @@ func TestClassify(t *testing.T) {
 	}
 }
 
+// A run that ended at its deadline says what the tool had answered, and advises no longer time if that would not help.
+func TestStoppedSaysWhatWasAnswered(t *testing.T) {
+	const applied, unknown = envelope.EffectApplied, envelope.EffectUnknown
+	const kept, owner = "the answer is not kept", "a longer time does not help"
+	for _, c := range []struct {
+		class        call.EffectClass
+		answered     bool
+		effect       envelope.Effect
+		message, fix string
+	}{
+		{call.Pure, true, applied, kept, "report it to the tool's owner: " + owner},
+		{call.SideEffectful, true, applied, kept + ", except that its effect took place", owner},
+		{call.SideEffectful, true, unknown, kept, "find out whether the effect took place before calling again with a " +
+			"new key; report it to the tool's owner: " + owner},
+		{call.SideEffectful, false, applied, "the tool said that its effect took place", "a larger timeout_ms"},
+		{call.Pure, false, applied, envelope.Lookup(envelope.CodeTimeout).Message, "a larger timeout_ms"},
+	} {
+		err := &tool.StoppedError{Cause: context.DeadlineExceeded, Answered: c.answered, Effect: c.effect}
+		got := tool.Classify(&tool.Manifest{Class: c.class}, err)
+		if !strings.HasSuffix(got.Message, c.message) || !strings.HasSuffix(got.Fix, c.fix) {
+			t.Errorf("%s, answered %t, effect %s: %q, fix %q", c.class, c.answered, c.effect, got.Message, got.Fix)
+		}
+		if advice := "in Python, os._exit"; strings.Contains(err.Ended(), advice) != c.answered {
+			t.Errorf("answered %t: it %s", c.answered, err.Ended())
+		}
+	}
+}
+
 // An error whose effect the tool leaves out says so in its cause, and which code it would have.
 func TestUnstatedEffect(t *testing.T) {
 	const unstated, instead = "does not state its effect", "with effect none the code would be R-CAP-BUSY"

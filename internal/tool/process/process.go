@@ -190,9 +190,9 @@ func (e *ending) judge(ctx context.Context) error {
 	case clean && !e.lost && (e.said.kind == protocol.LineOutput || e.said.kind == protocol.LineAbsent):
 		return nil
 	case (e.report.Stopped || e.lost) && ctx.Err() != nil:
-		return tool.Stopped(ctx, e.said.effect(), e.stderr)
+		return e.stopped(tool.Stopped(ctx, e.said.effect(), e.stderr))
 	case e.report.Expired: // and this process has not seen the deadline pass
-		return &tool.StoppedError{Cause: context.DeadlineExceeded, Effect: e.said.effect(), Stderr: e.stderr}
+		return e.stopped(&tool.StoppedError{Cause: context.DeadlineExceeded, Effect: e.said.effect(), Stderr: e.stderr})
 	case e.failed != nil:
 		return e.crash(e.failed.Error())
 	case e.said.fault != nil:
@@ -204,6 +204,12 @@ func (e *ending) judge(ctx context.Context) error {
 		return e.crash("signal: " + e.report.Signal)
 	}
 	return e.crash(fmt.Sprintf("exit status %d", e.report.ExitCode))
+}
+
+// stopped adds to the error of a run that was ended how the program took that.
+func (e *ending) stopped(err *tool.StoppedError) *tool.StoppedError {
+	err.Answered = e.said.kind != "" && e.report.Ours
+	return err
 }
 
 // crash returns the error of a run that ended badly. An answer before that does not count.

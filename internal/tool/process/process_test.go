@@ -287,6 +287,21 @@ func TestTimeoutMax(t *testing.T) {
 	}
 }
 
+// A program that does not exit is ended at its deadline. The error says whether it had answered.
+func TestAnsweredAndStayed(t *testing.T) {
+	const output, fault = `{"type":"output","output":1}`, `{"type":"error","error":{"code":"a","message":"b"}}`
+	for line, answered := range map[string]bool{output: true, fault: true, `{"type":"log","data":1}`: false} {
+		m := manifest("f")
+		m.Dir, m.Limits.TimeoutMaxMS = t.TempDir(), 1000
+		m.Endpoint = process.Endpoint{Command: []string{"sh", "-c", "echo '" + line + "'; sleep 60"}}
+		_, err := newAdapter(t, process.Options{}).Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{})
+		var stopped *tool.StoppedError
+		if !errors.As(err, &stopped) || stopped.Answered != answered {
+			t.Errorf("%s: %+v", line, err)
+		}
+	}
+}
+
 // TestSurroundings checks the environment, working directory and descriptors of a tool.
 func TestSurroundings(t *testing.T) {
 	leaked, err := syscall.Dup(1) // not close-on-exec, as from careless C code
