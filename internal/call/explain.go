@@ -1,13 +1,11 @@
 package call
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
-	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 )
 
@@ -126,27 +124,6 @@ func ByAnother(s State, a Attempt) bool {
 	return !s.MayRunAgain() && a.Claim != nil && Instance(a.Claim.Nonce) != Instance(a.Decision.Nonce)
 }
 
-// maxStderr is how many bytes of the standard error of a tool a sentence has.
-const maxStderr = 400
-
-// says returns why an attempt ended: the message and the cause of its error, as far as they are its own, otherwise what
-// is likely by its code. The beginning of what the tool wrote to standard error follows.
-func says(e *envelope.Error, likely string) string {
-	if e == nil {
-		return likely
-	}
-	text := cmp.Or(e.Cause, likely)
-	if e.Message != envelope.Lookup(e.Code).Message {
-		if text = e.Message; e.Cause != "" {
-			text += " (" + e.Cause + ")"
-		}
-	}
-	if stderr := strings.Fields(e.Details.Stderr); len(stderr) > 0 {
-		text += "; standard error begins: " + ijson.Clip(strings.Join(stderr, " "), maxStderr)
-	}
-	return text
-}
-
 // cause returns the reason why attempt a ended: the likely cause of its code, or a more precise one if known.
 func cause(s State, a Attempt) string {
 	message, _ := Reason(s, a)
@@ -175,6 +152,8 @@ func reason(s State, a Attempt) (message, fix string) {
 		return d.Answer.describe(), ""
 	case d.Code == envelope.CodeTimeoutUnknown && d.By == ByDeadline && a.Claim != nil && !a.Undecoded:
 		return unasked(s), ""
+	case d.Code == envelope.CodeTimeout && d.By == ByDeadline && !d.NotTaken && !a.Undecoded && LateBy(a) == 0:
+		return unreported(s, a), ""
 	case d.BuildAbsent && d.Code == envelope.CodeToolUnknownState:
 		return gone + "; no lookup was asked, because no live executor has the admitted build", ""
 	case d.BuildAbsent:
@@ -189,10 +168,22 @@ func reason(s State, a Attempt) (message, fix string) {
 	return "", ""
 }
 
+// silent says of an attempt that its claimer gave no outcome.
+const silent = "no outcome came by the deadline: the tool may still be running, or its executor may have died"
+
+// unreported returns a message about an attempt that may run again, and has no outcome at its deadline. An executor
+// that runs it ends the run before, so without a claim it has mostly waited.
+func unreported(s State, a Attempt) string {
+	if a.Claim != nil {
+		return silent
+	}
+	return fmt.Sprintf("no executor reported a run by the deadline: the call waited for a slot of pool %s or for the "+
+		"concurrency_max of its tool, or the executor that ran it is gone", s.Pool)
+}
+
 // unasked returns a message about a side-effectful attempt whose claimer gave no outcome before the deadline passed.
 // The log does not show whether it died, or runs a tool that ignores the deadline.
 func unasked(s State) string {
-	const silent = "no outcome came by the deadline: the tool may still be running, or its executor may have died"
 	if s.Lookup == LookupNo {
 		return silent + ", and the tool declares no lookup that could say whether its effect took place"
 	}

@@ -178,6 +178,32 @@ func TestExplainEnd(t *testing.T) {
 	}
 }
 
+// A call without a claim has waited until its deadline, as far as the log shows. That is no run that was ended then.
+func TestReasonOfNoRun(t *testing.T) {
+	t.Parallel()
+	const waited, silent = "no executor reported a run by the deadline: the call waited", "may still be running"
+	for name, c := range map[string]struct {
+		claim bool
+		end   call.Completion
+		says  string
+	}{
+		"waited":               {false, call.Completion{By: call.ByDeadline}, waited},
+		"claimed":              {true, call.Completion{By: call.ByDeadline}, silent},
+		"ended by an executor": {false, call.Completion{By: call.ByExecutor, Fence: 7}, ""},
+	} {
+		j := newJournal(t)
+		j.admit(call.Pure, "A")
+		if c.claim {
+			j.claim("c")
+		}
+		c.end.Cause, c.end.Now = call.TimedOut, start+15_000
+		s := j.decide(c.end)
+		if got, _ := call.Reason(s, s.Last()); !strings.Contains(got, c.says) || (got == "") != (c.says == "") {
+			t.Errorf("%s: %q, want %q", name, got, c.says)
+		}
+	}
+}
+
 // A side-effectful call whose executor went silent says whether a lookup could have been asked. One that the executor
 // ended itself does not.
 func TestReasonOfSilence(t *testing.T) {

@@ -14,6 +14,7 @@ type StoppedError struct {
 	Cause    error
 	Effect   envelope.Effect
 	Answered bool // it had written its answer, and had to be ended by a signal nevertheless
+	Killed   bool // it was killed, because SIGTERM had not ended it
 	Stderr   string
 }
 
@@ -32,11 +33,15 @@ func Stopped(ctx context.Context, said envelope.Effect, stderr string) *StoppedE
 // Ended says how a run that took too long was ended, and what its author can do about it. The fix of an error with a
 // known effect is [envelope.FixApplied], so the advice is here.
 func (e *StoppedError) Ended() string {
-	if e.Answered {
-		return "was ended then: a run ends when its program exits, so end its threads and close what keeps it " +
-			"running (in Python, os._exit ends it in any case)"
+	how := "was ended then"
+	if e.Killed {
+		how = "was killed then, because SIGTERM did not end it"
 	}
-	return "was ended then"
+	if e.Answered {
+		how += ": a run ends when its program exits, so end its threads and close what keeps it running (in Python, " +
+			"os._exit ends it in any case)"
+	}
+	return how
 }
 
 func (e *StoppedError) classify(m *Manifest) *envelope.Error {

@@ -77,7 +77,8 @@ func (o Stored) Emit(ctx context.Context, t *call.Trace) {
 // If no run measured the times, as after a deadline or a cancel, they come from the log. For a claimed attempt,
 // queue_ms is the time from its admission to its last claim, and duration_ms the time from there to the decision. For
 // an attempt that was certainly not started, queue_ms is the whole time, and duration_ms is 0. A pure or idempotent
-// call may start without a claim: then duration_ms is the whole time, and queue_ms is 0.
+// call may start without a claim: then duration_ms is the whole time, and queue_ms is 0. At a deadline it is reversed,
+// because an executor that runs such a call ends the run before it.
 func Resolve(
 	ctx context.Context, log Log, s call.State, n int, admitted uint64, end call.Completion, d Draft,
 	earlier []call.Outcome,
@@ -136,7 +137,7 @@ func (d Draft) timed(r call.DecideResult, cause call.Cause) Draft {
 	s := r.Event.State
 	a, _ := s.Attempt(r.Event.Attempt)
 	unstarted := cause == call.Unrunnable || r.Code == envelope.CodeUnavailable || a.Decision.NotTaken ||
-		!s.HasNoEffect() && r.Effect == envelope.EffectNone
+		!s.HasNoEffect() && r.Effect == envelope.EffectNone || cause == call.TimedOut && !a.Touched()
 	switch m := &d.Metrics; {
 	case unstarted:
 		m.QueueMS, m.DurationMS = between(a.At, a.Decision.At), 0

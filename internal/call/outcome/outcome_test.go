@@ -143,7 +143,7 @@ func TestTimesOfTheLog(t *testing.T) {
 		"claimed again":                {call.Pure, true, timedOut, outcome.Draft{}, 300, 700},
 		"never claimed, and needs to":  {call.SideEffectful, false, timedOut, outcome.Draft{}, 1000, 0},
 		"claimed, and cannot start":    {call.SideEffectful, true, unrunnable, outcome.Draft{}, 1000, 0},
-		"nobody knows":                 {call.Pure, false, timedOut, outcome.Draft{}, 0, 1000},
+		"no run was reported":          {call.Pure, false, timedOut, outcome.Draft{}, 1000, 0},
 		"nobody knows of a cancel":     {call.Idempotent, false, cancelled, outcome.Draft{}, 0, 1000},
 		"could not be started":         {call.Pure, false, unrunnable, outcome.Draft{}, 1000, 0},
 		"its executor knows better":    {call.Pure, true, failed, ran, 1, 0},

@@ -307,6 +307,19 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
+// SIGKILL comes so long before the deadline that the executor can decide the call.
+func TestEarly(t *testing.T) {
+	a := &Adapter{grace: DefaultGrace}
+	for left, report := range map[time.Duration]time.Duration{
+		time.Minute: reportTime, 2400 * time.Millisecond: reportTime, 1200 * time.Millisecond: reportTime / 2, 0: 0,
+	} {
+		early, grace := a.early(left)
+		if early-grace != report || grace > DefaultGrace || early > left/8 {
+			t.Errorf("%v left: SIGTERM %v early, and a grace of %v", left, early, grace)
+		}
+	}
+}
+
 // TestSurvivorsJudged checks the error of a run that could not be ended.
 func TestSurvivorsJudged(t *testing.T) {
 	var survivor *tool.SurvivorError

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,8 +94,10 @@ func (a *Adapter) run(
 	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation, sink tool.Sink,
 ) (statement, error) {
 	last := m.Limits.Longest() // ends a run whose context does not
+	grace := a.grace
 	if due, ok := ctx.Deadline(); ok {
-		early := a.early(time.Until(due))
+		var early time.Duration
+		early, grace = a.early(time.Until(due))
 		last = min(last, time.Until(due)-early)
 		inv.Deadline = inv.Deadline.Add(-early)
 	}
@@ -103,7 +106,7 @@ func (a *Adapter) run(
 	if ctx.Err() != nil {
 		return statement{}, tool.Stopped(ctx, envelope.EffectNone, "")
 	}
-	p, err := a.start(ctx, m, op, inv)
+	p, err := a.start(ctx, m, op, inv, grace)
 	if err != nil {
 		return statement{}, &tool.StartError{Err: err}
 	}
@@ -138,13 +141,15 @@ func (a *Adapter) run(
 const reportTime = 100 * time.Millisecond
 
 // early returns how long before its deadline the program of a run gets SIGTERM, so that the call can end with what the
-// program says after it. A short run keeps seven eighths of its time.
-func (a *Adapter) early(left time.Duration) time.Duration {
-	return max(0, min(a.grace+reportTime, left/8))
+// program says after it, and the grace from then to SIGKILL. A short run keeps seven eighths of its time, and has a
+// shorter grace: at its deadline a dispatcher decides, which does not know whether the program ran.
+func (a *Adapter) early(left time.Duration) (early, grace time.Duration) {
+	early = max(0, min(a.grace+reportTime, left/8))
+	return early, early - min(reportTime, early/3)
 }
 
 func (a *Adapter) start(
-	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation,
+	ctx context.Context, m *tool.Manifest, op protocol.Op, inv tool.Invocation, grace time.Duration,
 ) (*supervisor.Run, error) {
 	cfg, err := a.config(m)
 	if err != nil {
@@ -162,6 +167,7 @@ func (a *Adapter) start(
 	}
 	defer cfg.Program.Close() // does nothing if it is nil
 	end, _ := ctx.Deadline()  // run has set one; the supervisor enforces it also while this process is frozen
+	cfg.GraceMS = grace.Milliseconds()
 	cfg.LimitMS = max(time.Until(end), time.Millisecond).Milliseconds()
 	return supervisor.Start(a.supervisor, cfg, input, m.Limits.StderrBytes)
 }
@@ -209,6 +215,7 @@ func (e *ending) judge(ctx context.Context) error {
 // stopped adds to the error of a run that was ended how the program took that.
 func (e *ending) stopped(err *tool.StoppedError) *tool.StoppedError {
 	err.Answered = e.said.kind != "" && e.report.Ours
+	err.Killed = e.report.Ours && e.report.Signal == os.Kill.String()
 	return err
 }
 
@@ -251,9 +258,7 @@ func (a *Adapter) config(m *tool.Manifest) (supervisor.Config, error) {
 	if err != nil {
 		return supervisor.Config{}, err
 	}
-	return supervisor.Config{
-		Path: program, Args: endpoint.Command, Env: formatEnviron(env), Dir: m.Dir, GraceMS: a.grace.Milliseconds(),
-	}, nil
+	return supervisor.Config{Path: program, Args: endpoint.Command, Env: formatEnviron(env), Dir: m.Dir}, nil
 }
 
 // environment returns the variables of the tool: the defaults, those that the manifest passes through, and those that

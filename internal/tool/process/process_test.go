@@ -238,6 +238,10 @@ func TestGrace(t *testing.T) {
 			if got := tool.ClassifyError(a, m, err); got.Code != envelope.CodeCancelled || got.Details.Effect != test.effect {
 				t.Errorf("got %v, effect %s", got, got.Details.Effect)
 			}
+			var stopped *tool.StoppedError
+			if errors.As(err, &stopped) && stopped.Killed != (test.part == "stubborn") {
+				t.Errorf("killed %t", stopped.Killed)
+			}
 		})
 	}
 }
@@ -296,7 +300,7 @@ func TestAnsweredAndStayed(t *testing.T) {
 		m.Endpoint = process.Endpoint{Command: []string{"sh", "-c", "echo '" + line + "'; sleep 60"}}
 		_, err := newAdapter(t, process.Options{}).Execute(t.Context(), m, callOf("f", "{}"), &tooltest.Recorder{})
 		var stopped *tool.StoppedError
-		if !errors.As(err, &stopped) || stopped.Answered != answered {
+		if !errors.As(err, &stopped) || stopped.Answered != answered || stopped.Killed {
 			t.Errorf("%s: %+v", line, err)
 		}
 	}
