@@ -1,12 +1,14 @@
 package call_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/call"
+	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
 
 func TestExplain(t *testing.T) {
@@ -161,6 +163,7 @@ func TestExplainEnd(t *testing.T) {
 	plain, crash := envelope.NewError(code, ""), envelope.NewError(code, "the tool ended without an answer")
 	crash.WithCause("exit status 7").WithStderr("Traceback:\n  KeyError: 'x'\n" + strings.Repeat("y", 1000))
 	general := envelope.Lookup(code).LikelyCause
+	bad := slices.Repeat([]jsonschema.Violation{{Pointer: "/txt", Message: "is not allowed here"}, {Message: "is odd"}}, 3)
 	for name, c := range map[string]struct {
 		e       *envelope.Error
 		has     string
@@ -168,6 +171,9 @@ func TestExplainEnd(t *testing.T) {
 	}{
 		"no error":        {nil, general, true},
 		"none of its own": {plain, general, true},
+		"violations": {envelope.NewError(code, "").WithViolations(bad[:2]...),
+			general + "; /txt is not allowed here; it is odd; the same key", true},
+		"many violations": {envelope.NewError(code, "").WithViolations(bad...), "; /txt is not allowed here; and more", true},
 		"its own": {crash, "the tool ended without an answer (exit status 7); standard error begins: " +
 			"Traceback: KeyError: 'x' yyy", false},
 	} {

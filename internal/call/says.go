@@ -2,17 +2,21 @@ package call
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/ijson"
 )
 
-// maxStderr is how many bytes of the standard error of a tool a sentence has.
-const maxStderr = 400
+// How many bytes of the standard error of a tool, and how many violations, a sentence has.
+const (
+	maxStderr     = 400
+	maxViolations = 5
+)
 
 // says returns why an attempt ended: the message and the cause of its error, as far as they are its own, otherwise what
-// is likely by its code. The beginning of what the tool wrote to standard error follows.
+// is likely by its code. The first violations, and the beginning of what the tool wrote to standard error, follow.
 func says(e *envelope.Error, likely string) string {
 	if e == nil {
 		return likely
@@ -22,6 +26,13 @@ func says(e *envelope.Error, likely string) string {
 		if text = e.Message; e.Cause != "" {
 			text += " (" + e.Cause + ")"
 		}
+	}
+	all := e.Details.Violations
+	for _, v := range all[:min(len(all), maxViolations)] {
+		text += fmt.Sprintf("; %s %s", cmp.Or(v.Pointer, "it"), v.Message)
+	}
+	if len(all) > maxViolations {
+		text += "; and more, which `toolbus result` lists"
 	}
 	if stderr := strings.Fields(e.Details.Stderr); len(stderr) > 0 {
 		text += "; standard error begins: " + ijson.Clip(strings.Join(stderr, " "), maxStderr)
