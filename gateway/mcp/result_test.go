@@ -147,6 +147,11 @@ func TestWordsAreForModels(t *testing.T) {
 	if want := byCode[envelope.CodeUnavailable].problem; unknownWords.MatchString(text) || !strings.HasPrefix(text, want) {
 		t.Error(text)
 	}
+	crash := envelope.NewError(envelope.CodeToolFault, "").WithCause("exit status 1; standard error ends: token=abc")
+	text = inWords(envelope.Failure("c", crash, envelope.Provenance{Final: true}, envelope.Metrics{}), toolbus.Pure)
+	if strings.Contains(text, "abc") {
+		t.Errorf("the standard error of a tool is told: %s", text)
+	}
 	declared := envelope.NewError("P-PRECOND-FULL", "the key box is full").WithToolCode("full").
 		WithFix("empty the key box")
 	text = inWords(envelope.Failure("c", declared, envelope.Provenance{Final: true}, envelope.Metrics{}), toolbus.Pure)

@@ -142,7 +142,7 @@ func declares(e *envelope.Error) bool {
 func forModels(text string) bool { return !unknownWords.MatchString(text) }
 
 var unknownWords = regexp.MustCompile("(?i)\\bkeys?\\b|idempotency|toolbus|\\bshell\\b|--|`|" +
-	"dispatcher|executor|timeout_ms|details\\.")
+	"dispatcher|executor|timeout_ms|details\\.|\\bstandard error\\b")
 
 // joined returns texts, each on lines of its own.
 func joined(texts ...string) string {

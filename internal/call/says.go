@@ -34,8 +34,9 @@ func says(e *envelope.Error, likely string) string {
 	if len(all) > maxViolations {
 		text += "; and more, which `toolbus result` lists"
 	}
-	if stderr := strings.Fields(e.Details.Stderr); len(stderr) > 0 {
-		text += "; standard error begins: " + ijson.Clip(strings.Join(stderr, " "), maxStderr)
+	stderr := strings.Join(strings.Fields(e.Details.Stderr), " ")
+	if stderr != "" && !strings.HasSuffix(e.Cause, ": "+stderr) { // else it is one line, which the cause has
+		text += "; standard error begins: " + ijson.Clip(stderr, maxStderr)
 	}
 	return text
 }

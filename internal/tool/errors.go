@@ -41,6 +41,7 @@ type CrashError struct {
 	How      string // for example "exit status 3", "signal: killed", "panic: …"
 	Message  string // what the tool gave as the reason, or ""
 	Answered bool   // it had written its answer, which counts only if the tool ends well
+	Last     string // last line of the standard error of a program, which mostly has the reason; or ""
 	Stderr   string
 }
 
@@ -201,7 +202,18 @@ func (e *CrashError) classify(m *Manifest) *envelope.Error {
 	if e.Answered {
 		message = "the tool wrote its answer and then failed"
 	}
-	return m.fault(message, e.Stderr).WithCause(e.How)
+	return m.fault(message, e.Stderr).WithCause(e.How + e.lastLine())
+}
+
+// maxLastLine is the size of a line of standard error in a cause.
+const maxLastLine = 200
+
+// lastLine returns the end of a cause: the last line of standard error, unless it is long, or the message of the error.
+func (e *CrashError) lastLine() string {
+	if e.Last == "" || len(e.Last) > maxLastLine || e.Message != "" && !e.Answered {
+		return ""
+	}
+	return "; standard error ends: " + e.Last
 }
 
 func (e *ProtocolError) classify(m *Manifest) *envelope.Error {

@@ -218,6 +218,21 @@ func TestCrashSaysTheReason(t *testing.T) {
 	}
 }
 
+// The cause of a crash has the last line of standard error, unless it is long, or the message has the reason.
+func TestCrashShowsTheLastLine(t *testing.T) {
+	for name, c := range map[string]struct{ message, last, want string }{
+		"traceback": {"", "RuntimeError: boom", "exit status 1; standard error ends: RuntimeError: boom"},
+		"silent":    {"", "", "exit status 1"},
+		"long":      {"", strings.Repeat("x", 300), "exit status 1"},
+		"reason":    {"no disk", "error: no disk", "exit status 1"},
+	} {
+		crash := &tool.CrashError{How: "exit status 1", Message: c.message, Last: c.last}
+		if got := tool.Classify(&tool.Manifest{Class: call.Pure}, crash).Cause; got != c.want {
+			t.Errorf("%s: cause %q, want %q", name, got, c.want)
+		}
+	}
+}
+
 func TestUnwrap(t *testing.T) {
 	cause := errors.New("cause")
 	for _, err := range []error{&tool.StartError{Err: cause}, &tool.SinkError{Err: cause},

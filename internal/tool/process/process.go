@@ -222,7 +222,8 @@ func (e *ending) stopped(err *tool.StoppedError) *tool.StoppedError {
 // crash returns the error of a run that ended badly. An answer before that does not count.
 func (e *ending) crash(how string) *tool.CrashError {
 	return &tool.CrashError{
-		How: how, Message: protocol.Fault(e.stderr), Answered: e.said.kind != "" && e.said.fault == nil, Stderr: e.stderr,
+		How: how, Message: protocol.Fault(e.stderr), Answered: e.said.kind != "" && e.said.fault == nil,
+		Last: protocol.LastLine(e.stderr), Stderr: e.stderr,
 	}
 }
 

@@ -109,7 +109,7 @@ func TestEnds(t *testing.T) {
 		{"crash", "", "the reason", "3", envelope.CodeToolFault, "the reason"},
 		{"crash with a reason", "", "trace\nerror: no room", "3", envelope.CodeToolFault, "no room; exit status 3; trace"},
 		{"reason before other lines", "", "error: no room\ntrace", "3", envelope.CodeToolFault,
-			"the tool ended without an answer; exit status 3; error: no room"},
+			"the tool ended without an answer; exit status 3; standard error ends: trace; error: no room"},
 		{"output and then a reason", good, "error: no room", "3", envelope.CodeToolFault,
 			"the tool wrote its answer and then failed; exit status 3"},
 		{"signal", "", "", "kill", envelope.CodeToolFault, "signal: killed"},

@@ -95,12 +95,17 @@ func FaultLine(err error) string { return faultPrefix + strings.Join(strings.Fie
 // Fault returns the reason in the last line of the standard error of a failed program. It is "" if that line is no
 // [FaultLine]: the line is then not meant for callers.
 func Fault(stderr string) string {
-	last := strings.TrimSpace(stderr)
-	reason, ok := strings.CutPrefix(last[strings.LastIndexByte(last, '\n')+1:], faultPrefix)
+	reason, ok := strings.CutPrefix(LastLine(stderr), faultPrefix)
 	if !ok {
 		return ""
 	}
 	return reason
+}
+
+// LastLine returns the last line of standard error that is not empty.
+func LastLine(stderr string) string {
+	text := strings.TrimSpace(stderr)
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // Milliseconds is a time in ms. It is read from any JSON number, or from the text of one: some languages write 1500.0,
