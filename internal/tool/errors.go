@@ -202,7 +202,12 @@ func (e *CrashError) classify(m *Manifest) *envelope.Error {
 	if e.Answered {
 		message = "the tool wrote its answer and then failed"
 	}
-	return m.fault(message, e.Stderr).WithCause(e.How + e.lastLine())
+	fault, cause := m.fault(message, e.Stderr), e.How+e.lastLine()
+	if m.Capability.Lookup && fault.Code == envelope.CodeToolUnknownState {
+		cause += "; no lookup was asked, because the executor lives and saw the tool end: one replaces the answer of an " +
+			"executor that is gone"
+	}
+	return fault.WithCause(cause)
 }
 
 // maxLastLine is the size of a line of standard error in a cause.

@@ -233,6 +233,20 @@ func TestCrashShowsTheLastLine(t *testing.T) {
 	}
 }
 
+// The cause of a side-effectful tool that has a lookup, and died, says that none was asked.
+func TestCrashSaysThatNoLookupWasAsked(t *testing.T) {
+	for _, class := range []call.EffectClass{call.Pure, call.Idempotent, call.SideEffectful} {
+		m := &tool.Manifest{Class: class}
+		for _, m.Capability.Lookup = range []bool{false, true} {
+			got := tool.Classify(m, &tool.CrashError{How: "exit status 1"}).Cause
+			if strings.Contains(got, "no lookup was asked, because the executor lives") !=
+				(class == call.SideEffectful && m.Capability.Lookup) {
+				t.Errorf("%s, lookup %t: cause %q", class, m.Capability.Lookup, got)
+			}
+		}
+	}
+}
+
 func TestUnwrap(t *testing.T) {
 	cause := errors.New("cause")
 	for _, err := range []error{&tool.StartError{Err: cause}, &tool.SinkError{Err: cause},

@@ -124,7 +124,7 @@ func (s Spec) Files() (files []File, err error) {
 func (s Spec) filled() *strings.Replacer {
 	lookup, timeout := "", "5000"
 	if s.Class == SideEffectful {
-		lookup = "\n  lookup: true # after a crash the program says whether the effect took place"
+		lookup = "\n  lookup: true # asked if the executor or the machine dies in a call, but not if the program itself fails"
 		timeout = "20000 # a lookup is asked before this ends: after a crash, and a lease of 5 s"
 	}
 	require := ""
