@@ -45,7 +45,7 @@ func (a Attempt) size() int {
 	for _, v := range []string{
 		o.CallID, o.Actor, o.Reply, o.ContentType, o.Trace, o.Parent, o.Run, o.Role, o.Lane, o.Scopes,
 		string(o.Policy),
-		a.Nonce, string(a.Priority), a.More,
+		a.Nonce, string(a.Priority), a.Ignored, a.More,
 	} {
 		n += quoted(v)
 	}

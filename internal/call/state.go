@@ -163,7 +163,7 @@ type Attempt struct {
 	Deadline UnixMS            `json:"due"`             // bus time
 	Priority envelope.Priority `json:"prio,omitzero"`
 	Step     int               `json:"step,omitzero"`   // of its queue, see subjects.Queue
-	Ignored  string            `json:"vain,omitzero"`   // marks of ignored options, see outcome.IgnoredFields
+	Ignored  string            `json:"vain,omitzero"`   // ignored options, see outcome.IgnoredFields
 	Strict   bool              `json:"strict,omitzero"` // executors wait until the audit record holds its request
 	// Writes means that the tool has write targets; otherwise it may not write. Builds up to 8119cace keep it in More.
 	Writes bool `json:"writes,omitzero"`

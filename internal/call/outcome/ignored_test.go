@@ -51,3 +51,18 @@ func TestUnapplied(t *testing.T) {
 		t.Errorf("memory: %q", d.Warnings)
 	}
 }
+
+// The warning of a timeout that was cut says how much time the call had, and how much it asked for.
+func TestNumbersOfACutTimeout(t *testing.T) {
+	const text = "the call had less time than it asked for: a tool gives no more than its limits.timeout_ms_max"
+	r := &envelope.Request{Constraints: envelope.Constraints{TimeoutMS: 60_000, MemoryMBLimit: 64}}
+	marks := IgnoredFields(r, time.UnixMilli(31_000), time.UnixMilli(61_000))
+	for ignored, want := range map[string]string{
+		marks: text + "; it had 30s, and asked for 1m0s", "tm": text, // an older build notes no number
+	} {
+		d := Draft{}.WithIgnoredWarnings(call.Attempt{At: 1000, Deadline: 31_000, Ignored: ignored})
+		if len(d.Warnings) != 2 || d.Warnings[0] != want {
+			t.Errorf("%q: %q", ignored, d.Warnings)
+		}
+	}
+}

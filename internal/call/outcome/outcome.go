@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -351,10 +352,24 @@ type wish struct {
 	made    func(r *envelope.Request, given, wished time.Time) bool
 }
 
+// timeoutMark is the first mark, if it is set.
+const timeoutMark = 't'
+
+// numbers returns how much time attempt a had, and how much it asked for, as the end of the warning that the timeout
+// was cut. It returns "" for an attempt of an older build, which did not note the numbers.
+func numbers(a call.Attempt) string {
+	var cut int64
+	if n, _ := fmt.Sscanf(a.Ignored, string(timeoutMark)+"%d", &cut); n == 0 {
+		return ""
+	}
+	had := a.Due().Sub(a.At.Time())
+	return fmt.Sprintf("; it had %v, and asked for %v", had, had+time.Duration(cut)*time.Millisecond)
+}
+
 // wishes returns all of them. Remove an option that begins to work, and never use its mark again.
 func wishes() [8]wish {
 	return [...]wish{
-		{'t', "timeout-cut",
+		{timeoutMark, "timeout-cut",
 			"the call had less time than it asked for: a tool gives no more than its limits.timeout_ms_max",
 			func(_ *envelope.Request, given, wished time.Time) bool { return given.Before(wished) }},
 		{'m', "memory_mb_limit-ignored",
@@ -378,11 +393,16 @@ func wishes() [8]wish {
 
 // IgnoredFields returns the marks of the options of r that are ignored, for Ignored of [call.Attempt]. given is the
 // deadline of the attempt, and wished that of the request.
+//
+// Behind the mark of a timeout is by how many milliseconds it was cut. No digit is a mark.
 func IgnoredFields(r *envelope.Request, given, wished time.Time) string {
 	var marks []byte
 	for _, w := range wishes() {
-		if w.made(r, given, wished) {
-			marks = append(marks, w.mark)
+		if !w.made(r, given, wished) {
+			continue
+		}
+		if marks = append(marks, w.mark); w.mark == timeoutMark {
+			marks = strconv.AppendInt(marks, wished.Sub(given).Milliseconds(), 10)
 		}
 	}
 	return string(marks)
@@ -396,7 +416,11 @@ func (d Draft) WithIgnoredWarnings(a call.Attempt) Draft {
 	}
 	for _, w := range wishes() {
 		if strings.IndexByte(a.Ignored, w.mark) >= 0 {
-			d.Warnings = append(slices.Clip(d.Warnings), w.warning)
+			warning := w.warning
+			if w.mark == timeoutMark {
+				warning += numbers(a)
+			}
+			d.Warnings = append(slices.Clip(d.Warnings), warning)
 			d.PolicyApplied = append(slices.Clip(d.PolicyApplied), w.name)
 		}
 	}
