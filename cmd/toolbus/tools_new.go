@@ -66,8 +66,8 @@ the language is missing or unknown, or the class is unknown.`,
 }
 
 // unreleased is the warning about a go.mod that requires no version of Toolbus.
-const unreleased = "warning: this toolbus (%s) is not built from a released version, so go.mod requires none: clone its " +
-	"repository, and run `go mod edit -replace github.com/seed-018f16cc/toolbus=CLONE` beside go.mod\n"
+const unreleased = "warning: this toolbus (%s) is not built from a released version, so go.mod requires none: clone " +
+	"its repository, and run `go mod edit -replace github.com/seed-018f16cc/toolbus=CLONE` beside go.mod\n"
 
 // newTool writes a new tool into a folder of tools.
 func newTool(dir string, s scaffold.Spec) (t writtenTool, err error) {

@@ -58,8 +58,9 @@ func programs(t *testing.T, names ...string) string {
 // A program that the tool needs is missed before the first call.
 func TestToolsNewMissesPrograms(t *testing.T) {
 	t.Parallel()
-	unreleased := "warning: this toolbus (" + cli.Version() + ") is not built from a released version, so go.mod requires " +
-		"none: clone its repository, and run `go mod edit -replace github.com/seed-018f16cc/toolbus=CLONE` beside go.mod\n"
+	unreleased := "warning: this toolbus (" + cli.Version() + ") is not built from a released version, so go.mod " +
+		"requires none: clone its repository, and run `go mod edit -replace " +
+		"github.com/seed-018f16cc/toolbus=CLONE` beside go.mod\n"
 	for language, missing := range map[string]string{"shell": "jq", "python": "python3", "node": "node", "go": "go"} {
 		s := shell{t: t, environ: []string{"PATH=" + programs(t, "sh")}}
 		want := "warning: the tool needs " + missing + ", which is not in PATH: install it\n"
