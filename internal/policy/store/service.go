@@ -122,7 +122,7 @@ func invalid(err error) *envelope.Error {
 		e = malformed(fmt.Sprintf("%s: it has %d problems", ErrInvalid, len(problems))).
 			WithViolations(problems.Violations()...)
 	}
-	return e.WithFix("correct the documents: `toolbus policy lint DIR` lists all problems")
+	return e.WithFix("correct the documents: `toolbus policy lint DIR --tools DIR` lists all problems")
 }
 
 func malformed(message string) *envelope.Error {
