@@ -135,5 +135,6 @@ func diagnoseLocks(ctx context.Context, inbox *rpc.Inbox) []Check {
 	}
 	return []Check{envelope.Doubtful("safety locks",
 		fmt.Sprintf("%d set, which refuse calls: %s", len(a.Locks), strings.Join(targets, ", ")),
-		"`toolbus lock` lists who set them and why, and `toolbus unlock` clears one")}
+		fmt.Sprintf("`toolbus lock` lists who set them and why; `toolbus unlock %s --reason TEXT` clears the first",
+			a.Locks[0].Flag()))}
 }

@@ -113,6 +113,9 @@ func TestDoctorOfRoles(t *testing.T) {
 	looks("safety locks           none is set\n", "--credentials", operator)
 	s.must("lock", "--tool", "hello", "--reason", "see INC-7", "--credentials", operator)
 	locked := looks("WARN  safety locks           1 set, which refuse calls: the tool hello\n", "--secrets-dir", s.keys)
+	if fix := "`toolbus unlock --tool hello --reason TEXT`"; !strings.Contains(locked, fix) {
+		t.Errorf("doctor does not say %q:\n%s", fix, locked)
+	}
 	count := func(status string) int { return strings.Count("\n"+locked, "\n"+status+" ") }
 	items := s.openItems("--secrets-dir", s.keys)
 	if last := fmt.Sprintf("\n%d OK, %d WARN, %d FAIL, %d OPEN\n", count("OK"), count("WARN"), count("FAIL"),

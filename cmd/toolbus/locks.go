@@ -20,7 +20,7 @@ func lockCmd(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "lock [--all|--lane LANE|--tool TOOL --reason TEXT [--kill]]",
 		Short:   "Stop calls with a safety lock, or list the locks",
-		GroupID: "operate", Args: cli.NoArgs,
+		GroupID: "operate", Args: noTarget,
 		Long: `Sets a safety lock on all calls, on those of a tool, or on those in a lane. Within a
 second no dispatcher admits such a call and no executor starts one: it ends with P-PRECOND-LOCKED, which names you,
 the time and the reason. The lock stays until "toolbus unlock" clears it. A lock of the same target is replaced.
@@ -54,7 +54,7 @@ func unlockCmd(g *global) *cobra.Command {
 	q := envelope.LockRequest{}
 	cmd := &cobra.Command{
 		Use: "unlock --all|--lane LANE|--tool TOOL --reason TEXT", Short: "Clear a safety lock",
-		GroupID: "operate", Args: cli.NoArgs,
+		GroupID: "operate", Args: noTarget,
 		Long: `Clears the safety lock of a target. Within a second dispatchers admit its calls again, unless another lock
 covers them. The exit code is 1 if the target has no lock. It needs the credentials of an operator.`,
 		Example: `  toolbus unlock --tool mcp::github::issues.create --reason "repository is right again"
@@ -70,6 +70,14 @@ covers them. The exit code is 1 if the target has no lock. It needs the credenti
 		completeFlag(cmd, flag, g.completeListed(math.MaxInt, locks(name)))
 	}
 	return cmd
+}
+
+// noTarget refuses arguments. The first one is mostly the tool.
+func noTarget(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usagef("name a tool with --tool: `toolbus %s --tool %s --reason TEXT`", cmd.Name(), args[0])
 }
 
 func lockFlags(cmd *cobra.Command, q *envelope.LockRequest) {
@@ -102,7 +110,7 @@ func (g *global) changeLock(ctx context.Context, q envelope.LockRequest, done st
 func checkLock(q envelope.LockRequest) error {
 	switch {
 	case !q.Single():
-		return usagef("name one target of the lock: --all, --lane LANE or --tool TOOL")
+		return usagef("name one target of the lock, --all, --lane LANE or --tool TOOL, and say why with --reason TEXT")
 	case q.Reason == "":
 		return usagef("say why with --reason TEXT")
 	}

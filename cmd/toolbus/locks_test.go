@@ -124,6 +124,8 @@ func TestLockMistakes(t *testing.T) {
 		{"lock --reason r", 2, "--tool TOOL"},
 		{"unlock --reason r", 2, "--tool TOOL"},
 		{"lock --all --tool hello --reason r", 2, "name one target"},
+		{"lock hello", 2, "`toolbus lock --tool hello --reason TEXT`"},
+		{"unlock hello --reason r", 2, "`toolbus unlock --tool hello --reason TEXT`"},
 		{"lock --tool helo --reason r", exitInvalid, `has no tool "helo"`},
 		{"lock --lane nigth --reason r", exitInvalid, `has no lane "nigth"`},
 		{"unlock --tool hello --reason r", 1, "no lock of the tool hello is in force"},
