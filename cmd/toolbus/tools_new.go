@@ -78,8 +78,8 @@ func newTool(dir string, s scaffold.Spec) (t writtenTool, err error) {
 		return t, usagef("%v", err)
 	}
 	t.Tool, err = scaffold.Write(dir, s)
-	if errors.Is(err, fs.ErrExist) {
-		return t, fmt.Errorf("%w: choose another name, or remove it", err)
+	if at, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(err, fs.ErrExist) {
+		return t, fmt.Errorf("the tool %s exists already: choose another name, or remove the folder %s", s.ID, at.Path)
 	}
 	return t, err
 }
