@@ -206,7 +206,9 @@ func (c *contract) explain(v jsonschema.Violation, value any, name string) (mess
 	case "type":
 		message, hint = mistyped(name, wordsOf(rule["type"]), kindOf(value))
 		if form := textOf(rule["x-hint"]); rule["type"] == "string" && kindOf(value) == "number" && form != "" {
-			hint = "in quotes; " + form // quotes alone may not help
+			if hint = form; !strings.HasPrefix(form, "write it as ") { // another number needs quotes
+				hint = "in quotes; " + form
+			}
 		}
 		return message, hint
 	case "enum":

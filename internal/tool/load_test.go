@@ -280,7 +280,7 @@ func TestProblems(t *testing.T) {
 			`"@team-web"`, "7", "1.0.0", "1.0", "Fetches a page.", "[]", "functions:\n  fetch:\n",
 			"retention_s: a day\ntags: {}\nlimits:\nfunctions:\n  fetch:\n",
 		).Replace(minimal) + "accept_rerun_after_power_loss: yes\n", nil, []string{
-			at + ":2:9: semver must be a string, not a number (in quotes; write it as 1.2.3)",
+			at + ":2:9: semver must be a string, not a number (write it as 1.2.3)",
 			at + ":3:8: owner must be a string, not a number (write it in quotes)",
 			at + ":4:14: description must be a string, not a list",
 			at + ":7:14: retention_s must be a whole number, not a string",
