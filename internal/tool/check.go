@@ -122,7 +122,16 @@ func (l *toolLoader) check() error {
 // conform reports where the source breaks its schema. It removes values that could not be decoded or would cause
 // misleading further problems.
 func (s *source) conform(c *contract, whole jsontext.Value) {
-	for _, v := range c.schema.ValidateChecked(whole) {
+	violations := c.schema.ValidateChecked(whole)
+	for _, v := range violations {
+		if v.Rule != "additionalProperties" {
+			continue
+		}
+		if field := c.misspelt(jsontext.Pointer(v.Pointer)); s.at(field) == nil {
+			s.bad[field] = true // that it is missing is the same problem
+		}
+	}
+	for _, v := range violations {
 		at := jsontext.Pointer(v.Pointer)
 		message, hint := c.explain(v, s.at(at), s.named(at))
 		if where, ok := s.keys[at]; ok && v.Rule == "additionalProperties" { // v.Pointer of a very long name is cut

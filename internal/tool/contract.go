@@ -233,25 +233,44 @@ func (c *contract) explain(v jsonschema.Violation, value any, name string) (mess
 
 // meantField suggests the field or alias that is most similar to the unknown one at a pointer, or lists all fields.
 func (c *contract) meantField(at jsontext.Pointer) string {
-	fields := sortedKeys(member(c.rule(at.Parent()), "properties"))
-	known := slices.Clone(fields)
+	if best, ok := c.similar(at); ok {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	return didYouMean(at.LastToken(), sortedKeys(member(c.rule(at.Parent()), "properties")))
+}
+
+// similar returns the name of the field or alias that is most similar to the unknown one at a pointer.
+func (c *contract) similar(at jsontext.Pointer) (best string, ok bool) {
+	known := sortedKeys(member(c.rule(at.Parent()), "properties"))
 	for _, a := range c.aliases {
 		if a.from.Parent() == at.Parent() {
 			known = append(known, a.from.LastToken())
 		}
 	}
 	word := at.LastToken()
-	best, ok := envelope.Nearest(word, known)
+	best, ok = envelope.Nearest(word, known)
 	if !ok || best[:1] != word[:min(1, len(word))] { // retries means retry_policy, and not metrics
 		begins := func(name string) bool { return len(word) > alike && strings.HasPrefix(name, word[:alike]) }
 		if i := slices.IndexFunc(known, begins); i >= 0 {
 			best, ok = known[i], true
 		}
 	}
-	if ok {
-		return fmt.Sprintf("did you mean %q?", best)
+	return best, ok
+}
+
+// misspelt returns the field that an unknown one at a pointer seems to mean, or "".
+func (c *contract) misspelt(at jsontext.Pointer) jsontext.Pointer {
+	name, ok := c.similar(at)
+	if !ok {
+		return ""
 	}
-	return didYouMean(word, fields)
+	field := at.Parent().AppendToken(name)
+	for _, a := range c.aliases {
+		if a.from == field {
+			return a.to
+		}
+	}
+	return field
 }
 
 // alike is the length of the beginning that makes two names of fields similar.

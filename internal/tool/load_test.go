@@ -267,6 +267,11 @@ func TestProblems(t *testing.T) {
 			at + `:11:1: unknown field "sumver" (did you mean "semver"?)`,
 			at + `:12:1: unknown field "zzzzzzzzz" (allowed: accept_rerun_after_power_loss, allowed_lanes,`,
 		}},
+		{"misspelt required fields", strings.NewReplacer("semver", "sumver", "functions:", "function:").Replace(minimal), nil,
+			[]string{
+				at + `:2:1: unknown field "sumver" (did you mean "semver"?)`,
+				at + `:7:1: unknown field "function" (did you mean "functions"?)`,
+			}},
 		{"a field that begins like another", minimal + "retries: 3\n", nil,
 			[]string{at + `:11:1: unknown field "retries" (did you mean "retry_policy"?)`}},
 		{"unknown field within", replace("streaming: true", "streamin: true"), nil, []string{
