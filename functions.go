@@ -193,6 +193,12 @@ func (t *Toolset) AddFolder(dir string) error {
 	return t.refuse(all)
 }
 
+// Remove takes a tool out of the set that was added with a folder. Executors and dispatchers that were made before still
+// have it, and it is in the set again when the folder is read again and the tool can run.
+func (t *Toolset) Remove(id string) {
+	t.folders = slices.DeleteFunc(t.folders, func(m *tool.Manifest) bool { return m.ToolID == id })
+}
+
 // SetDefaults replaces the defaults of the tools that were added before by those of a file: policy/defaults.yaml sets
 // timeouts, concurrency and policies by environment (prod, staging or dev) and tool id. A value never exceeds a maximum
 // of a manifest. The error lists all problems of the file. The methods that use tools return it again.

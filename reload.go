@@ -1,6 +1,7 @@
 package toolbus
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -78,8 +79,11 @@ func (t *Toolset) merged(
 		if broken[m.Dir] {
 			continue
 		}
-		successor, err := t.successor(had[m.ToolID], m, next.has(m.ToolID))
-		if err != nil {
+		before := had[m.ToolID]
+		successor, err := t.successor(before, m, next.has(m.ToolID))
+		if found, ok := errors.AsType[tool.Problems](err); ok { // it cannot run here
+			problems = append(append(problems, found...), edited(before, before != nil)...)
+		} else if err != nil {
 			problems = append(problems, tool.Problem{File: filepath.Base(m.Dir) + "/tool.yaml", Message: err.Error()})
 		}
 		if successor != nil {
@@ -96,7 +100,7 @@ func edited(m *tool.Manifest, broken bool) tool.Problems {
 	}
 	if err := m.Intact(); err != nil {
 		return tool.Problems{{
-			File: filepath.Base(m.Dir) + "/tool.yaml",
+			File: filepath.Base(m.Dir) + "/tool.yaml", Refusing: true,
 			Message: "its calls are refused with " + string(envelope.CodeUnavailable) + " until it is loaded again: " +
 				err.Error(),
 		}}

@@ -43,8 +43,9 @@ writes to disk before it acknowledges; streams, keys and credentials are below -
 Tools are loaded again when their files change, and are live within a second, with thousands of files some seconds. A
 call that comes earlier is refused with S-TOOL-UNAVAILABLE: call again in a second, with the same key. A tool with a
 problem is reported with its file and line. If it was served, it goes on as it was, unless its program has changed: then
-its calls are refused until the problem is mended. The others go on, and calls that run end on their build. The first
-tool of a pool or a transport, and a changed entry of servers.json, need a restart.
+its calls are refused until the problem is mended. The others go on, and calls that run end on their build. The bus also
+starts without the tools whose program cannot run here, if another one can. The first tool of a pool or a transport, and
+a changed entry of servers.json, need a restart.
 
 Each folder of tools has a state of its own, unless --data-dir names one: what was pushed and called in one project is
 not there in another. At its start the bus says which policy is in force, and which tools of the folder it hides.
@@ -106,6 +107,9 @@ func (d *development) run(ctx context.Context) (err error) {
 	d.env.stderr = env.Stderr
 	read := stampOf(d.node.Tools)
 	tools, err := d.node.Toolset()
+	if err == nil {
+		err = d.leaveOut(tools)
+	}
 	if err != nil {
 		return err
 	}

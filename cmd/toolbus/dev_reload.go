@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -51,10 +52,33 @@ func (d *development) follow(ctx context.Context, tools *toolbus.Toolset, read s
 	}
 }
 
+// leaveOut takes the tools that cannot run here out of a set, and prints why. If none is left, that is the error.
+func (d *development) leaveOut(tools *toolbus.Toolset) error {
+	set, found, err := d.env.problemsOf(d.node.Tools)
+	if err != nil {
+		return err
+	}
+	problems := found.Unloaded()
+	broken := foldersOf(problems)
+	for _, m := range set.List() {
+		if folder := filepath.Base(m.Dir); m.Pool != cmp.Or(d.pool.Name, tool.DefaultPool) {
+			delete(broken, folder) // another executor runs it
+		} else if broken[folder] {
+			tools.Remove(m.ToolID)
+		}
+	}
+	d.loaded.problems = slices.DeleteFunc(problems, func(p tool.Problem) bool { return !broken[p.Folder()] })
+	if tools.Len() == 0 && len(broken) > 0 {
+		return d.loaded.problems.Below(d.node.Tools)
+	}
+	fmt.Fprint(d.env.stderr, cli.EscapeText(d.loaded.says(d.node.Tools)))
+	return nil
+}
+
 // reload loads the tools that have changed, and prints them and the problems of others.
 func (d *development) reload(tools *toolbus.Toolset) {
 	set, found, err := d.env.problemsOf(d.node.Tools)
-	problems := found.Refused()
+	problems := found.Unloaded()
 	if err == nil {
 		read := set.Digest() + problems.Error()
 		if read == d.loaded.read && len(problems) == 0 { // with a problem, the program may be another one
@@ -122,10 +146,10 @@ func (l *loaded) compare(set *tool.Set, before tool.Problems) (changed []string)
 		switch folder := filepath.Base(m.Dir); {
 		case broken[folder]:
 			continue
-		case l.builds[m.ToolID] != m.Digest:
-			changed = append(changed, m.ToolID)
 		case foldersOf(before)[folder]:
 			changed = append(changed, m.ToolID+" (repaired)")
+		case l.builds[m.ToolID] != m.Digest:
+			changed = append(changed, m.ToolID)
 		}
 		builds[m.ToolID], l.folders[m.ToolID] = m.Digest, filepath.Base(m.Dir)
 	}
@@ -162,21 +186,27 @@ func (l *loaded) serves(folder string) bool {
 }
 
 // says returns the problems of a folder of tools, those of tools that are served first.
-func (l *loaded) says(dir string) string {
-	var old, others tool.Problems
+func (l *loaded) says(dir string) (text string) {
+	refusing := map[string]bool{} // by folder
 	for _, p := range l.problems {
-		if l.serves(p.Folder()) {
-			old = append(old, p)
-		} else {
-			others = append(others, p)
+		refusing[p.Folder()] = refusing[p.Folder()] || p.Refusing
+	}
+	groups := map[string]tool.Problems{}
+	const served, refused, unserved = "still served as before", "refused until the problem is mended", "not served"
+	for _, p := range l.problems {
+		state := served
+		switch {
+		case !l.serves(p.Folder()):
+			state = unserved
+		case refusing[p.Folder()]:
+			state = refused
 		}
+		groups[state] = append(groups[state], p)
 	}
-	text := ""
-	if len(old) > 0 {
-		text = "not loaded, and still served as before:\n" + old.Below(dir).Error() + "\n"
-	}
-	if len(others) > 0 {
-		text += "not loaded, and not served:\n" + others.Below(dir).Error() + "\n"
+	for _, state := range []string{served, refused, unserved} {
+		if len(groups[state]) > 0 {
+			text += "not loaded, and " + state + ":\n" + groups[state].Below(dir).Error() + "\n"
+		}
 	}
 	return text
 }

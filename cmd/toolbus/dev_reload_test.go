@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/internal/app"
+	"github.com/seed-018f16cc/toolbus/internal/natsserver/natstest"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
@@ -165,7 +167,8 @@ func TestReloadSays(t *testing.T) {
 		said.Reset()
 		replace(t, program, text)
 		d.reload(tools)
-		if strings.Contains(said.String(), "its calls are refused with S-TOOL-UNAVAILABLE") != refused {
+		if strings.Contains(said.String(), "its calls are refused with S-TOOL-UNAVAILABLE") != refused ||
+			strings.Contains(said.String(), "still served as before") == refused {
 			t.Errorf("with the program %q it says %s", text, said)
 		}
 	}
@@ -173,7 +176,7 @@ func TestReloadSays(t *testing.T) {
 	write(t, manifest, sayManifest)
 	write(t, filepath.Join(d.node.Tools, "two", "tool.yaml"),
 		strings.Replace(sayManifest, "tool_id: say", "tool_id: two", 1))
-	for _, want := range []string{"tools have changed: say (repaired), two\n", ""} {
+	for _, want := range []string{"tools have changed: say (repaired), two (repaired)\n", ""} {
 		said.Reset()
 		if d.reload(tools); said.String() != want {
 			t.Errorf("got %q, want %q", said, want)
@@ -186,7 +189,7 @@ func TestReloadWarns(t *testing.T) {
 	t.Parallel()
 	d, tools, _, said := following(t)
 	manifest := filepath.Join(d.node.Tools, "say", "tool.yaml")
-	gone := filepath.Join(d.node.Tools, "say", "main.sh")
+	gone := filepath.Join(d.node.Tools, "say", "words")
 	another(t, d.node.Tools, "same", "health: {liveness: 'cmd:./health'}\n") // its warning was printed at the start
 	set, err := tool.Load(d.node.Tools, app.Transports()...)
 	if err != nil {
@@ -195,8 +198,8 @@ func TestReloadWarns(t *testing.T) {
 	for _, m := range set.List() {
 		d.loaded.builds[m.ToolID] = m.Digest
 	}
-	text := strings.Replace(sayManifest, "[./say.sh]", "[sh, ./main.sh]", 1)
-	write(t, gone, saying("first"))
+	text := strings.Replace(sayManifest, "[./say.sh]", "[./say.sh, -v, ./words]", 1)
+	write(t, gone, "some")
 	write(t, manifest, text)
 	d.reload(tools)
 	const changed = "tools have changed: say\n"
@@ -208,7 +211,7 @@ func TestReloadWarns(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.reload(tools)
-	want := changed + manifest + ":6:26: the file main.sh is missing ("
+	want := changed + manifest + ":6:36: warning: the file words is missing ("
 	if !strings.HasPrefix(said.String(), want) {
 		t.Errorf("got %q, want %q", said, want)
 	}
@@ -216,6 +219,86 @@ func TestReloadWarns(t *testing.T) {
 	write(t, manifest, text+"title: Say\n")
 	if d.reload(tools); said.String() != changed {
 		t.Errorf("the same warning again: %q", said)
+	}
+}
+
+// A reload does not replace a tool by a build that cannot run here: its script or its interpreter is missing.
+func TestReloadOfUnrunnable(t *testing.T) {
+	t.Parallel()
+	d, tools, program, said := following(t)
+	serveHere(t, tools)
+	manifest := filepath.Join(d.node.Tools, "say", "tool.yaml")
+	for command, says := range map[string]string{
+		"[sh, ./mian.sh]":  ":6:26: the file mian.sh is missing",
+		"[pyton3, say.sh]": ":6:22: the tool cannot run here: pyton3 is not in PATH",
+	} {
+		said.Reset()
+		write(t, manifest, strings.Replace(sayManifest, "[./say.sh]", command, 1))
+		d.reload(tools)
+		if want := "not loaded, and still served as before:\n" + manifest + says; !strings.HasPrefix(said.String(), want) {
+			t.Errorf("got %q, want %q", said, want)
+		}
+		said.Reset()
+		write(t, manifest, sayManifest)
+		if d.reload(tools); said.String() != "tools have changed: say (repaired)\n" {
+			t.Errorf("after the mend it says %q", said)
+		}
+	}
+	write(t, manifest, strings.Replace(sayManifest, "[./say.sh]", "[sh, ./say.sh]", 1))
+	d.reload(tools)
+	said.Reset()
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	d.reload(tools)
+	if want := "not loaded, and refused until the problem is mended:\n" + manifest; !strings.HasPrefix(said.String(), want) {
+		t.Errorf("without the script: got %q, want %q", said, want)
+	}
+}
+
+// serveHere makes an executor of the tools, which runs none.
+func serveHere(t *testing.T, tools *toolbus.Toolset) {
+	t.Helper()
+	srv := natstest.Start(t)
+	conn, err := toolbus.Connect(t.Context(), srv.URL, toolbus.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if _, err := conn.Executor(tools, toolbus.ExecutorOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A bus starts without the tools that cannot run here, names them, and needs one that can.
+func TestStartWithoutUnrunnable(t *testing.T) {
+	t.Parallel()
+	d, tools, _, said := following(t)
+	for id, command := range map[string]string{"two": "[pyton3, ./say.sh]", "three": "[sh, ./mian.sh]"} {
+		another(t, d.node.Tools, id, "")
+		text := strings.Replace(sayManifest, "tool_id: say", "tool_id: "+id, 1)
+		write(t, filepath.Join(d.node.Tools, id, "tool.yaml"), strings.Replace(text, "[./say.sh]", command, 1))
+	}
+	starts := func(want int) error {
+		t.Helper()
+		tools = toolbus.NewToolset()
+		err := errors.Join(tools.AddFolder(d.node.Tools), d.leaveOut(tools))
+		if tools.Len() != want {
+			t.Errorf("%d tools are served, want %d", tools.Len(), want)
+		}
+		return err
+	}
+	err := starts(1)
+	for _, id := range []string{"two", "three"} {
+		if at := filepath.Join(d.node.Tools, id, "tool.yaml") + ":6:2"; err != nil || !strings.Contains(said.String(), at) {
+			t.Errorf("it does not say %q: %s, %v", at, said, err)
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(d.node.Tools, "say")); err != nil {
+		t.Fatal(err)
+	}
+	if err := starts(0); err == nil || !strings.Contains(err.Error(), "pyton3 is not in PATH") {
+		t.Errorf("without a tool that can run: %v", err)
 	}
 }
 

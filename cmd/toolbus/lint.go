@@ -35,8 +35,8 @@ func toolsLint(g *global) *cobra.Command {
 digest. It lists all problems at once, with file, line, column and fix. Dispatchers know no files: of the bus,
 lint checks the manifests alone, and names the tool.
 
-Problems end with exit code 1. Warnings do not: they name what has no effect, such as a misspelt keyword of a
-schema, cannot be checked, or cannot run on this host.
+Problems end with exit code 1, also those of a program that cannot run on this host. Warnings do not: they name what
+has no effect, such as a misspelt keyword of a schema, or cannot be checked.
 --fix writes what can be derived: the tables of errors.md from the errors of the manifest, and the digest of the
 program. It never changes free text.`,
 		Example: "  toolbus tools lint ./tools\n  toolbus tools lint ./tools --fix\n  toolbus tools lint --json",

@@ -37,17 +37,20 @@ func TestToolsLint(t *testing.T) {
 		t.Fatal(err)
 	}
 	for command, says := range map[string]string{
-		"[pyton3, ./say.sh]":             "warning: the tool cannot run here: pyton3 is not in PATH: write its whole path",
-		"[/none/python, ./say.sh]":       "warning: the tool cannot run here: stat /none/python: no such file or directory ",
-		"[./bare.sh]":                    "warning: the tool cannot run here: " + bare + " has no #! line",
-		"[sh, ../say.sh]":                "warning: the file ../say.sh is outside of the tool's folder, ",
+		"[pyton3, ./say.sh]":             ":6:22: the tool cannot run here: pyton3 is not in PATH: write its whole path",
+		"[/none/python, ./say.sh]":       ":6:22: the tool cannot run here: stat /none/python: no such file or directory ",
+		"[./bare.sh]":                    ":6:22: the tool cannot run here: " + bare + " has no #! line",
+		"[sh, ../say.sh]":                ": warning: the file ../say.sh is outside of the tool's folder, ",
 		"[sh, /etc/passwd, ../say/no]":   "",
 		"[./say.sh, ../say, -c, ../no/]": "",
 	} {
 		write(t, manifest, strings.Replace(sayManifest, "[./say.sh]", command, 1))
-		_, out, _ := shell{t: t}.do("tools", "lint", "tools")
+		code, out, _ := shell{t: t}.do("tools", "lint", "tools")
+		if strings.Contains(says, "cannot run") != (code == 1) {
+			t.Errorf("with command %s it exits with %d", command, code)
+		}
 		if says == "" && !strings.HasSuffix(out, "1 tool in tools, 0 problems, 0 warnings\n") ||
-			says != "" && (!strings.HasPrefix(out, "tools/say/tool.yaml: "+says) || !strings.HasSuffix(out, " 1 warning\n")) {
+			says != "" && (!strings.HasPrefix(out, "tools/say/tool.yaml"+says) || strings.Count(out, "\n") != 2) {
 			t.Errorf("with command %s: %s", command, out)
 		}
 	}

@@ -21,7 +21,7 @@ func (o ExecutorOptions) Fits(m *tool.Manifest) error {
 			cached.Reread()
 		}
 	}
-	return executor.Runnable([]*tool.Manifest{m}, o.Adapters, pool)
+	return executor.CannotRun(m, o.Adapters, pool)
 }
 
 // Fits returns a function that returns an error if the dispatcher could not take calls of a tool that is added to its

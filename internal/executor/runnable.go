@@ -14,15 +14,30 @@ import (
 func Runnable(tools []*tool.Manifest, adapters map[string]tool.Adapter, pool string) error {
 	var all error
 	for _, m := range tools {
-		a, here := adapters[m.Transport]
-		if !here || m.Pool != pool || !m.Callable() || m.Missing != "" {
-			continue
-		}
-		if err := a.Validate(m); err != nil {
-			all = errors.Join(all, fmt.Errorf("tool %s cannot run here: %w", m.ToolID, err))
+		if a := adapterOf(m, adapters, pool); a != nil {
+			if err := a.Validate(m); err != nil {
+				all = errors.Join(all, fmt.Errorf("tool %s cannot run here: %w", m.ToolID, err))
+			}
 		}
 	}
 	return all
+}
+
+// CannotRun returns why no run of a tool could start here, or nil. It ignores the tools that [Runnable] ignores, and
+// unlike that it refuses the missing program of an interpreter, too: then a reload keeps the build before.
+func CannotRun(m *tool.Manifest, adapters map[string]tool.Adapter, pool string) error {
+	if a := adapterOf(m, adapters, pool); a != nil {
+		return m.CannotRun(a)
+	}
+	return nil
+}
+
+// adapterOf returns the adapter of a tool of the pool, or nil if it needs none to be served.
+func adapterOf(m *tool.Manifest, adapters map[string]tool.Adapter, pool string) tool.Adapter {
+	if m.Pool != pool || !m.Callable() || m.Missing != "" {
+		return nil
+	}
+	return adapters[m.Transport]
 }
 
 // UnrunnableTool is a tool of which no run could start on this host, with the reason.

@@ -42,6 +42,7 @@ func (l *toolLoader) endpoint(raw jsontext.Value) {
 		}
 		l.fail(jsontext.Pointer(at), message, hint)
 	})
+	l.manifest.program = l.placeOf("/endpoint/command/0")
 	for _, f := range l.manifest.Endpoint.Files() {
 		if info, err := fs.Stat(l.files, f.Name); f.Argument && (err != nil || !info.Mode().IsRegular()) {
 			continue
@@ -72,10 +73,34 @@ func (l *toolLoader) missing(f File) {
 	p := Problem{
 		Severity: Warning, Message: "the file " + f.Name + " is missing", Hint: "correct its name, or write the file",
 	}
-	if f.At == "/endpoint/command/1" {
-		p.Severity = Fault
+	if f.At == "/endpoint/command/1" && l.manifest.Callable() {
+		p.Severity, p.Unrunnable = Fault, true
 	}
 	l.mark(l.values[jsontext.Pointer(f.At)], p)
+	if p.Unrunnable {
+		l.manifest.lost = &l.problems[len(l.problems)-1]
+	}
+}
+
+// CannotRun returns why no run of the tool can start on this host, or nil. The program of the adapter may be an
+// interpreter, whose own program is missing.
+func (m *Manifest) CannotRun(a Adapter) error {
+	if m.lost != nil {
+		return Problems{*m.lost}
+	}
+	if err := a.Validate(m); err != nil {
+		return Problems{m.Unrunnable(err)}
+	}
+	return nil
+}
+
+// Unrunnable returns the problem of a tool of which no run can start on this host, at its program in the manifest.
+func (m *Manifest) Unrunnable(why error) Problem {
+	return Problem{
+		File: path.Join(filepath.Base(m.Dir), manifestFile), Line: m.program.line, Column: m.program.column, Severity: Fault,
+		Message: "the tool cannot run here: " + why.Error(), Hint: "install what is missing, or correct the command or the " +
+			"program", Unrunnable: true,
+	}
 }
 
 var sha256Pattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)

@@ -77,6 +77,8 @@ type Manifest struct {
 	// Missing is the name of the program if the manifest names none and the default one does not exist. Then no call runs.
 	Missing  string `json:"-"`
 	programs []*program
+	program  place    // of the program in the manifest
+	lost     *Problem // the program that an interpreter runs is missing, or nil
 }
 
 // Callable reports whether calls of the tool may be admitted. Planned and disabled tools are only listed.

@@ -30,6 +30,11 @@ type Problem struct {
 	Message  string   `json:"message"`
 	Hint     string   `json:"fix,omitzero"`
 
+	// Unrunnable means that no run of the tool can start on this host: its program, or what that needs, is not there.
+	Unrunnable bool `json:"-"`
+	// Refusing means that the build that was loaded before is not served either.
+	Refusing bool `json:"-"`
+
 	edit *edit // what [Fix] does about it; nil if only the author can mend it
 }
 
@@ -94,6 +99,11 @@ func (ps Problems) refused() bool {
 // Refused returns the problems that keep a tool from being loaded.
 func (ps Problems) Refused() Problems {
 	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return p.Severity != Refused })
+}
+
+// Unloaded returns the problems that keep a tool from being loaded or from running on this host.
+func (ps Problems) Unloaded() Problems {
+	return slices.DeleteFunc(slices.Clone(ps), func(p Problem) bool { return p.Severity != Refused && !p.Unrunnable })
 }
 
 // Failed reports whether there is a problem that is no warning.
