@@ -1,11 +1,13 @@
 package tool
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -96,7 +98,12 @@ func (l *toolLoader) envelopeSchema(at jsontext.Pointer, value jsontext.Value, o
 	if !ok {
 		return nil
 	}
-	return l.compile(at, file, partOf(raw, of))
+	part := partOf(raw, of)
+	s := l.compile(at, file, part)
+	if s != nil && bytes.Equal(part, raw) {
+		s.File = path.Clean(file)
+	}
+	return s
 }
 
 // partOf returns the schema of the member of in an envelope's schema, with the definitions beside it. It returns any
@@ -159,7 +166,11 @@ func (l *toolLoader) schema(at jsontext.Pointer, name string) *jsonschema.Schema
 	if !ok {
 		return nil
 	}
-	return l.compile(at, name, raw)
+	s := l.compile(at, name, raw)
+	if s != nil {
+		s.File = path.Clean(name)
+	}
+	return s
 }
 
 func (l *toolLoader) schemaFile(at jsontext.Pointer, name string) (raw []byte, ok bool) {
@@ -174,7 +185,10 @@ func (l *toolLoader) schemaFile(at jsontext.Pointer, name string) (raw []byte, o
 func (l *toolLoader) compile(at jsontext.Pointer, name string, raw []byte) *jsonschema.Schema {
 	compiled, err := jsonschema.Compile(path.Clean(name), raw, l.read)
 	if err != nil {
-		l.fail(at, reason(err), schemaHint(err))
+		text := reason(err)
+		if !slices.ContainsFunc(l.problems, func(p Problem) bool { return p.Message == text }) { // another function has it
+			l.fail(at, text, schemaHint(err))
+		}
 		return nil
 	}
 	return compiled

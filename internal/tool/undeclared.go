@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/seed-018f16cc/toolbus/envelope"
 	"github.com/seed-018f16cc/toolbus/internal/encoding/jsonschema"
 )
@@ -28,10 +30,10 @@ func (f *Function) Undeclared(file string) (warnings Problems) {
 		return Problems{{File: file, Message: err.Error(), Severity: Warning}}
 	}
 	for _, at := range slices.Sorted(maps.Keys(found)) {
-		warnings = append(warnings, Problem{
+		warnings = append(warnings, inSchema(f.Request, at, Problem{
 			File: file, Severity: Warning, Message: fmt.Sprintf("%s has no format in the input of %q", at, f.Name),
 			Hint: fmt.Sprintf("declare format %s, or what else it is, so that unsafe ones are refused", found[at]),
-		})
+		}, at+" has no format"))
 	}
 	return warnings
 }
@@ -47,7 +49,17 @@ func schemaWarnings(functions map[string]*Function, imported bool, file string) 
 			warnings = append(warnings, unknownKeywords(f.Response, fmt.Sprintf("the output of %q", name), file)...)
 		}
 	}
-	return warnings
+	return once(warnings)
+}
+
+// once returns the problems without those that are there before: functions share files.
+func once(problems Problems) (all Problems) {
+	for _, p := range problems {
+		if !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // maxUnknown is the largest number of unknown keywords of one schema that lint names.
@@ -64,12 +76,22 @@ func unknownKeywords(s *jsonschema.Schema, of, file string) (warnings Problems) 
 			hint = fmt.Sprintf("did you mean %q?", meant)
 		}
 		at := cmp.Or(k.At, "the top")
-		warnings = append(warnings, Problem{
+		warnings = append(warnings, inSchema(s, string(jsontext.Pointer(k.At).AppendToken(k.Name)), Problem{
 			File: file, Severity: Warning, Hint: hint,
 			Message: fmt.Sprintf("the keyword %q at %s of the schema for %s has no effect", k.Name, at, of),
-		})
+		}, fmt.Sprintf("the keyword %q at %s of the schema has no effect", k.Name, at)))
 	}
 	return warnings
+}
+
+// inSchema returns a problem at its place in the file of the schema, with a message that fits every function that uses
+// the file. Without a file it returns p.
+func inSchema(s *jsonschema.Schema, at string, p Problem, message string) Problem {
+	if s.File != "" {
+		p.File, p.Message = path.Join(path.Dir(p.File), s.File), message
+		p.Line, p.Column = s.Position(jsontext.Pointer(at))
+	}
+	return p
 }
 
 // warningsOf returns the warnings about the schemas of all tools in a set.

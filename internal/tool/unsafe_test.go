@@ -345,6 +345,33 @@ func TestLintKeywords(t *testing.T) {
 	}
 }
 
+// A warning about a schema names its file and line, and an error its file, once for all functions that use it.
+func TestLintSchemaFiles(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "pay"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const of = "{request: request.json, response: request.json}"
+	files := map[string]string{"tool.yaml": "{tool_id: pay, semver: 1.0.0, owner: me, description: d, determinism: pure, " +
+		"transport: native, functions: {a: " + of + ", b: " + of + "}}"}
+	for schema, want := range map[string]string{
+		"{\n  \"propertes\": {}}":                                `pay/request.json:2:3: warning: the keyword "propertes" at the top of the schema has`,
+		"{\"type\": \"objekt\"}":                                 "pay/tool.yaml:1:",
+		"{\"properties\":\n{\"a_url\": {\"type\": \"string\"}}}": "pay/request.json:2:2: warning: /properties/a_url has no format",
+	} {
+		files["request.json"] = schema
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, "pay", name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, problems, err := tool.Lint(dir, transports()...)
+		if err != nil || len(problems) != 1 || !strings.HasPrefix(problems.Error(), want) {
+			t.Errorf("%s: %v: %v", schema, err, problems)
+		}
+	}
+}
+
 // Lint warns of such strings, and of nothing else here; the folder is loaded.
 func TestLintUndeclared(t *testing.T) {
 	dir := t.TempDir()

@@ -1,9 +1,12 @@
 package jsonschema
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // keywords are the keywords of JSON Schema 2020-12, with those that its metaschema has for older schemas.
@@ -45,6 +48,27 @@ func (s *Schema) Unknown(limit int) (all []UnknownKeyword) {
 		}
 	})
 	return all
+}
+
+// Position returns the line and the column of a member in the text of the schema. Both are 0 if it has no such member.
+func (s *Schema) Position(at jsontext.Pointer) (line, column int) {
+	d := jsontext.NewDecoder(bytes.NewReader(s.raw))
+	for {
+		if d.PeekKind() != '"' {
+			if _, err := d.ReadToken(); err != nil {
+				return 0, 0
+			}
+			continue
+		}
+		text, err := d.ReadValue()
+		if err != nil {
+			return 0, 0
+		}
+		if d.StackPointer() == at {
+			before := s.raw[:d.InputOffset()-int64(len(text))]
+			return bytes.Count(before, []byte("\n")) + 1, len(before) - bytes.LastIndexByte(before, '\n')
+		}
+	}
 }
 
 // otherDialect reports whether the value of $schema is not the dialect 2020-12.

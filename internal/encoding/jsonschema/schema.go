@@ -19,6 +19,7 @@ import (
 // Schema is a compiled JSON Schema (2020-12, formats asserted). It is immutable and safe for
 // concurrent use.
 type Schema struct {
+	File  string // whose text the schema is, for problems; "" without a file
 	raw   []byte
 	whole []byte // raw with the documents to which it refers
 	// plan compiles the schema again, once. Compile has done so before, and dropped the result: it takes more than ten
