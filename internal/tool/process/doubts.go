@@ -9,8 +9,8 @@ import (
 	"github.com/seed-018f16cc/toolbus/internal/tool"
 )
 
-// Doubts returns the problems of the command of a tool that can be loaded: this host cannot run it with the variables
-// environ, or it names a file outside of the tool's folder, which is not in the build. The second one is a warning.
+// Doubts returns the problems of the command of a tool that can be loaded. This host cannot run it with the variables
+// environ. Or it names a file outside of the tool's folder, which is not in the build: that is a warning.
 func Doubts(m *tool.Manifest, environ []string) (problems tool.Problems) {
 	e, ours := m.Endpoint.(Endpoint)
 	if !ours || !m.Callable() || m.Missing != "" {
