@@ -251,7 +251,8 @@ func TestReloadOfUnrunnable(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.reload(tools)
-	if want := "not loaded, and refused until the problem is mended:\n" + manifest; !strings.HasPrefix(said.String(), want) {
+	want := "not loaded, and refused until the problem is mended:\n" + manifest
+	if !strings.HasPrefix(said.String(), want) {
 		t.Errorf("without the script: got %q, want %q", said, want)
 	}
 }

@@ -40,7 +40,9 @@ func TestToolsNew(t *testing.T) {
 		}
 	}
 	code, _, errors = s.do("tools", "new", "greet", "--lang", "python", "--tools", dir)
-	if code != 1 || !strings.Contains(errors, "toolbus: the tool greet exists already: choose another name, or remove the folder "+filepath.Join(dir, "greet")) {
+	exists := "toolbus: the tool greet exists already: choose another name, or remove the folder " +
+		filepath.Join(dir, "greet")
+	if code != 1 || !strings.Contains(errors, exists) {
 		t.Errorf("a second tool of the name: exit %d, %s", code, errors)
 	}
 }
