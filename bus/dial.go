@@ -284,8 +284,8 @@ func ConnectHint(err error) string {
 	case unauthorized(err):
 		return "name the file with your token, by --credentials or Options.CredentialsFile: `toolbus dev` prints its name, " +
 			"as export TOOLBUS_CREDENTIALS=…; for another bus, `toolbus credentials issue --actor agent://NAME --out FILE` of " +
-			"an operator makes one, and with --role executor --pool POOL that of an executor. Or put a user and a password that the server knows into the URL: " +
-			"nats://USER:PASSWORD@HOST:PORT"
+			"an operator makes one, and with --role executor --pool POOL that of an executor. Or put a " +
+			"user and a password that the server knows into the URL: nats://USER:PASSWORD@HOST:PORT"
 	case IsUnreachable(err):
 		return unreachableHint(err)
 	}
