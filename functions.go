@@ -193,8 +193,8 @@ func (t *Toolset) AddFolder(dir string) error {
 	return t.refuse(all)
 }
 
-// Remove takes a tool out of the set that was added with a folder. Executors and dispatchers that were made before still
-// have it, and it is in the set again when the folder is read again and the tool can run.
+// Remove takes a tool out of the set that was added with a folder. Executors and dispatchers that were made before
+// still have it, and it is in the set again when the folder is read again and the tool can run.
 func (t *Toolset) Remove(id string) {
 	t.folders = slices.DeleteFunc(t.folders, func(m *tool.Manifest) bool { return m.ToolID == id })
 }

@@ -106,10 +106,7 @@ func (d *development) run(ctx context.Context) (err error) {
 	defer end()
 	d.env.stderr = env.Stderr
 	read := stampOf(d.node.Tools)
-	tools, err := d.node.Toolset()
-	if err == nil {
-		err = d.leaveOut(tools)
-	}
+	tools, err := d.runnableTools()
 	if err != nil {
 		return err
 	}
@@ -162,6 +159,15 @@ func (d *development) run(ctx context.Context) (err error) {
 			},
 		})
 	})
+}
+
+// runnableTools returns the tools of the folder that can run here.
+func (d *development) runnableTools() (*toolbus.Toolset, error) {
+	tools, err := d.node.Toolset()
+	if err != nil {
+		return nil, err
+	}
+	return tools, d.leaveOut(tools)
 }
 
 // place sets the state folder. link lets the name of the last start lead to it, unless the command line names a folder.
