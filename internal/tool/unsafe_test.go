@@ -355,7 +355,7 @@ func TestLintSchemaFiles(t *testing.T) {
 	files := map[string]string{"tool.yaml": "{tool_id: pay, semver: 1.0.0, owner: me, description: d, " +
 		"determinism: pure, transport: native, functions: {a: " + of + ", b: " + of + "}}"}
 	for schema, want := range map[string]string{
-		"{\n  `propertes`: {}}":                          "pay/request.json:2:3: warning: the keyword `propertes` at the top of the",
+		"{\n  `propertes`: {}}":                          "pay/request.json:2:3: warning: the keyword `propertes` at the top",
 		"{`type`: `objekt`}":                             "pay/tool.yaml:1:",
 		"{`properties`:\n{`a_url`: {`type`: `string`}}}": "pay/request.json:2:2: warning: /properties/a_url has no",
 	} {
