@@ -101,7 +101,7 @@ func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect 
 
 // look returns the checks of streams and executors. d is what a dispatcher has answered.
 func look(ctx context.Context, js jetstream.JetStream, now time.Time, d envelope.DescribeResponse) []Check {
-	found := health.Look(ctx, js, now, poolsOf(d), d.Waiting)
+	found := health.Look(ctx, js, now, d.Tools, d.Waiting)
 	if d.NowUnixMS == 0 { // no dispatcher has answered
 		found = append(found, health.Behind(ctx, js)...)
 	}
@@ -146,15 +146,6 @@ func whose(token func() string) (*auth.Principal, error) {
 	}
 	p, err := auth.Inspect(token())
 	return &p, err
-}
-
-// poolsOf returns the tools of each pool.
-func poolsOf(d envelope.DescribeResponse) map[string][]string {
-	pools := map[string][]string{}
-	for _, t := range d.Tools {
-		pools[t.Pool] = append(pools[t.Pool], t.ToolID)
-	}
-	return pools
 }
 
 // asked returns the checks that a dispatcher makes for this user, who may not make them itself because of cause.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/seed-018f16cc/toolbus/internal/call"
 	"github.com/seed-018f16cc/toolbus/internal/executor/heartbeat"
 	"github.com/seed-018f16cc/toolbus/internal/timer"
 	"github.com/seed-018f16cc/toolbus/internal/tool"
@@ -33,6 +34,17 @@ func (e *executorProcess) definitions() (d heartbeat.Definitions) {
 		}
 	}
 	return d
+}
+
+// builds returns the builds that the executor has of the tools of its pool.
+func (e *executorProcess) builds() heartbeat.Builds {
+	all := heartbeat.Builds{}
+	for _, m := range e.options.Tools.Builds() {
+		if m.Pool == e.options.Pool {
+			all[m.ToolID] = append(all[m.ToolID], call.ShortDigest(m.Digest))
+		}
+	}
+	return all
 }
 
 // missing returns the builds that the executor was handed work for and does not have.

@@ -89,11 +89,13 @@ func fromNamed[Q, A any](do handler[Q, A]) handler[Q, A] {
 
 // look makes the checks of `toolbus doctor` that a dispatcher can make.
 func (d *dispatcherParts) look(ctx context.Context) envelope.Health {
-	pools := map[string][]string{}
+	var tools []envelope.ToolInfo
 	for _, m := range d.options.Tools.List() {
-		pools[m.Pool] = append(pools[m.Pool], m.ToolID)
+		tools = append(tools, envelope.ToolInfo{
+			ToolID: m.ToolID, Version: m.Semver, Digest: m.Digest, Status: string(m.Status), Pool: m.Pool,
+		})
 	}
-	checks := health.Look(ctx, d.JS, d.Clock.Now(), pools, d.dispatcher.Deadlines.Waiting())
+	checks := health.Look(ctx, d.JS, d.Clock.Now(), tools, d.dispatcher.Deadlines.Waiting())
 	checks = append(checks, health.Damaged(d.copies.Damaged())...)
 	return envelope.Health{Checks: append(checks, deployed(ctx, d.node)...)}
 }

@@ -161,7 +161,7 @@ func openExecutor(ctx context.Context, c *Conn, o ExecutorOptions) (*executorPro
 	}
 	e.workers.Log = c.Logger
 	e.pools.Pulls, e.pools.Definitions, e.pools.Missing = e.workers.Pulls, e.definitions, e.missing
-	e.pools.Unrunnable = e.unrunnableTools
+	e.pools.Builds, e.pools.Unrunnable = e.builds, e.unrunnableTools
 	started := n.Clock.Now().UTC()
 	e.pools.Load = func() heartbeat.Load {
 		return heartbeat.Load{

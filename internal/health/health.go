@@ -21,13 +21,22 @@ import (
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
 
-// Look checks the streams, the executors, the audit record and the pools. tools holds the tools of each pool, and
-// waiting the number of waiting calls in each pool.
-func Look(ctx context.Context, js jetstream.JetStream, now time.Time, tools map[string][]string,
+// Look checks the streams, the executors, the audit record and the pools. tools are those that a dispatcher has loaded,
+// and waiting is the number of waiting calls in each pool.
+func Look(ctx context.Context, js jetstream.JetStream, now time.Time, tools []envelope.ToolInfo,
 	waiting map[string]int) []envelope.Check {
-	checks := append(diagnoseStreams(ctx, js), diagnoseExecutors(ctx, js)...)
+	checks := append(diagnoseStreams(ctx, js), diagnoseExecutors(ctx, js, tools)...)
 	checks = append(checks, diagnoseRecord(ctx, js, now))
-	return append(checks, diagnosePools(ctx, js, tools, waiting)...)
+	return append(checks, diagnosePools(ctx, js, byPool(tools), waiting)...)
+}
+
+// byPool returns the ids of the tools of each pool.
+func byPool(tools []envelope.ToolInfo) map[string][]string {
+	pools := map[string][]string{}
+	for _, t := range tools {
+		pools[t.Pool] = append(pools[t.Pool], t.ToolID)
+	}
+	return pools
 }
 
 func diagnoseStreams(ctx context.Context, js jetstream.JetStream) []envelope.Check {
@@ -171,8 +180,9 @@ func emptyPool(pool string, tools []string, waiting int) envelope.Check {
 	return c
 }
 
-// diagnoseExecutors checks for live executors, and for those whose runs can reach other processes.
-func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) []envelope.Check {
+// diagnoseExecutors checks for live executors, for tools that they cannot run or of which they have other builds, and
+// for those whose runs can reach other processes.
+func diagnoseExecutors(ctx context.Context, js jetstream.JetStream, tools []envelope.ToolInfo) []envelope.Check {
 	var alive []heartbeat.Heartbeat
 	pools, err := heartbeat.OpenStore(ctx, js, bus.DefaultLease)
 	if err == nil {
@@ -185,7 +195,7 @@ func diagnoseExecutors(ctx context.Context, js jetstream.JetStream) []envelope.C
 		return []envelope.Check{envelope.Failed("executors", "no executor is alive", startExecutor("--pool POOL"))}
 	}
 	checks := []envelope.Check{envelope.Well("executors", fmt.Sprintf("%d alive", len(alive)))}
-	return append(append(checks, unrunnable(alive)...), unconfined(alive)...)
+	return slices.Concat(checks, unbuilt(alive, tools), unrunnable(alive), unconfined(alive))
 }
 
 // whereabouts names an executor, and its machine and process if it reports them.

@@ -93,11 +93,11 @@ func TestDiagnoseForgottenBeats(t *testing.T) {
 	if _, err := js.Publish(t.Context(), subjects.PoolSubject("gpu", "ghost"), nil); err != nil {
 		t.Fatal(err)
 	}
-	if c := diagnoseExecutors(t.Context(), js); len(c) != 1 || c[0].Status != envelope.CheckOK {
+	if c := diagnoseExecutors(t.Context(), js, nil); len(c) != 1 || c[0].Status != envelope.CheckOK {
 		t.Errorf("just beaten: %+v", c)
 	}
 	<-time.After(bus.DefaultLease + 100*time.Millisecond)
-	if c := diagnoseExecutors(t.Context(), js); c[0].Status != envelope.CheckFailed ||
+	if c := diagnoseExecutors(t.Context(), js, nil); c[0].Status != envelope.CheckFailed ||
 		!strings.Contains(c[0].Fix, "`toolbus executor --pool POOL --credentials FILE ") {
 		t.Errorf("long ago: %+v", c)
 	}
@@ -125,7 +125,7 @@ func TestDiagnoseReach(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	checks := diagnoseExecutors(t.Context(), js)
+	checks := diagnoseExecutors(t.Context(), js, nil)
 	if len(checks) != 3 {
 		t.Fatalf("got %+v", checks)
 	}
@@ -160,7 +160,7 @@ func TestDiagnoseUnrunnable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	checks := diagnoseExecutors(t.Context(), js)
+	checks := diagnoseExecutors(t.Context(), js, nil)
 	if len(checks) != 3 {
 		t.Fatalf("got %+v", checks)
 	}

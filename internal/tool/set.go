@@ -102,6 +102,12 @@ func (r *Set) Build(toolID, digest string) *Manifest {
 	return nil
 }
 
+// Builds returns the manifests of all builds that [Set.Build] finds, in no order.
+func (r *Set) Builds() []*Manifest {
+	now := r.now.Load()
+	return slices.Concat(now.sorted, now.former)
+}
+
 // Digest returns a digest of all builds. It is the same for sets of the same builds.
 func (r *Set) Digest() string { return r.now.Load().digest() }
 

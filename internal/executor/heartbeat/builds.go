@@ -3,11 +3,40 @@ package heartbeat
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-018f16cc/toolbus/subjects"
 )
+
+// Builds are the digests of the builds that an executor has of the tools of its pool, by tool id, as call.ShortDigest
+// returns them.
+type Builds map[string][]string
+
+// maxBuildBytes is the largest size of the builds in a heartbeat, roughly. It has room for about 100 tools, and keeps
+// the bucket small.
+const maxBuildBytes = 4 << 10
+
+// bounded returns the builds of the first tools, and whether there are more.
+func (b Builds) bounded() (some Builds, more bool) {
+	some, room := Builds{}, maxBuildBytes
+	for _, tool := range slices.Sorted(maps.Keys(b)) {
+		if room -= len(tool) + len(strings.Join(b[tool], `","`)) + len(`"":[""],`); room < 0 {
+			return some, true
+		}
+		some[tool] = b[tool]
+	}
+	return some, false
+}
+
+// HasBuild reports whether the executor of the heartbeat has a build of a tool, named by its short digest. known is
+// false if the heartbeat does not say so.
+func (b Heartbeat) HasBuild(tool, short string) (has, known bool) {
+	builds, listed := b.Builds[tool]
+	return slices.Contains(builds, short), listed || b.Builds != nil && !b.MoreBuilds
+}
 
 // MissingBuild is a build of a tool that the executor was handed work for and does not have. Build is the digest of the
 // admitted build. Has is that of the build that the executor has instead, or "" if it does not have the tool.

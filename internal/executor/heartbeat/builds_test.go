@@ -210,3 +210,38 @@ func TestMissingInBeats(t *testing.T) {
 		t.Errorf("%+v, %v", beat.Missing, err)
 	}
 }
+
+// A heartbeat has the builds of the executor, as far as there is room, and says if there are more.
+func TestBeatHasBuilds(t *testing.T) {
+	js := natstest.Start(t).JetStream(t)
+	if err := bus.Ensure(t.Context(), js, bus.TopologyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	pools := open(t, js, time.Minute)
+	for _, c := range []struct{ tools, listed int }{{0, 0}, {3, 3}, {300, 132}} {
+		pools.Builds = func() heartbeat.Builds {
+			all := heartbeat.Builds{}
+			for i := range c.tools {
+				all[fmt.Sprintf("t%03d", i)] = []string{"sha256:aaaaaaaaaaaa"}
+			}
+			return all
+		}
+		if err := pools.Beat(t.Context(), "p", "e"); err != nil {
+			t.Fatal(err)
+		}
+		alive, err := pools.AllAlive(t.Context())
+		if err != nil || len(alive) != 1 {
+			t.Fatalf("%+v, %v", alive, err)
+		}
+		b := alive[0]
+		if len(b.Builds) != c.listed || b.Builds == nil || b.MoreBuilds != (c.listed < c.tools) {
+			t.Errorf("of %d tools: %d, %t", c.tools, len(b.Builds), b.MoreBuilds)
+		}
+		if has, known := b.HasBuild("t000", "sha256:aaaaaaaaaaaa"); has != (c.tools > 0) || !known {
+			t.Errorf("of %d tools, the first: %t, %t", c.tools, has, known)
+		}
+		if has, known := b.HasBuild("t999", "sha256:aaaaaaaaaaaa"); has || known != (c.listed == c.tools) {
+			t.Errorf("of %d tools, another: %t, %t", c.tools, has, known)
+		}
+	}
+}

@@ -22,6 +22,10 @@ type Heartbeat struct {
 	Steps    OverflowSupport `json:"steps,omitzero"`
 
 	Definitions Definitions `json:"definitions,omitzero"`
+	// Builds are the builds that the executor has. It is nil in heartbeats of older builds.
+	Builds Builds `json:"builds,omitzero"`
+	// MoreBuilds means that Builds lacks the tools with ids after its last one.
+	MoreBuilds bool `json:"more_builds,omitzero"`
 	// Missing are the builds of tools that the executor was handed work for and does not have. Older builds send none.
 	Missing []MissingBuild `json:"missing,omitzero"`
 	// Unrunnable are tools of which no run could start at the executor, at most [MaxUnrunnable]. Older builds send none.

@@ -26,6 +26,8 @@ type Store struct {
 	Pulls func() (overflow, steps OverflowSupport)
 	// Definitions returns the field Definitions of each heartbeat that Beat sends. Nil means none.
 	Definitions func() Definitions
+	// Builds returns the field Builds of each heartbeat that Beat sends, which is bounded. Nil means nil.
+	Builds func() Builds
 	// Missing returns the field Missing of each heartbeat that Beat sends, of which it sends the first [MaxMissing]. Nil
 	// means none.
 	Missing func() []MissingBuild
@@ -107,6 +109,9 @@ func (p *Store) Beat(ctx context.Context, pool, instance string) error {
 	}
 	if p.Definitions != nil {
 		b.Definitions = p.Definitions().Bounded()
+	}
+	if p.Builds != nil {
+		b.Builds, b.MoreBuilds = p.Builds().bounded()
 	}
 	if p.Missing != nil {
 		missing := p.Missing()
