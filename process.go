@@ -130,6 +130,9 @@ type Dispatcher struct {
 	ready   func(instance string)
 }
 
+// Missing returns what is missing for the dispatcher to admit calls, or "" if it admits them. It does not block.
+func (d *Dispatcher) Missing() string { return d.options.Admission.Missing() }
+
 // Dispatcher returns a dispatcher for tools. It returns an error if a tool could not be added to the set, or if the
 // connection has no secrets and o does not set InsecureNoAuth.
 func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, error) {
@@ -144,7 +147,7 @@ func (c *Conn) Dispatcher(tools *Toolset, o DispatcherOptions) (*Dispatcher, err
 		Tools: registry, OpenPerActor: o.OpenPerActor, OpenPerTenant: o.OpenPerTenant,
 		OverflowAfter: o.OverflowAfter, PoolAbsence: o.PoolAbsence, Strict: o.StrictAudit,
 		DefaultRole: o.DefaultRole, DefaultLane: o.DefaultLane, AllowAll: o.AllowAll, Version: Version,
-		Intact: o.RefuseEdited,
+		Intact: o.RefuseEdited, Admission: &app.Admission{},
 	}
 	tools.use(registry, options.Fits())
 	return &Dispatcher{c, options, o.Ready}, nil

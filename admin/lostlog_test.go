@@ -26,6 +26,9 @@ func TestLostCallLog(t *testing.T) {
 	if err := s.serve(toolbus.DispatcherOptions{AllowAll: true}); err != nil {
 		t.Fatal(err)
 	}
+	if missing := s.missing(); missing != "" {
+		t.Errorf("missing for admission: %q", missing)
+	}
 	js, err := jetstream.New(s.conn.NATS())
 	if err != nil {
 		t.Fatal(err)
@@ -63,6 +66,9 @@ func TestLostCallLog(t *testing.T) {
 			t.Fatalf("doctor says %+v", checks)
 		case <-time.After(time.Second):
 		}
+	}
+	if missing := s.missing(); !strings.Contains(missing, "decision of an operator") {
+		t.Errorf("missing for admission: %q", missing)
 	}
 	if _, err := operator.Repairs(t.Context()); err == nil || !strings.Contains(err.Error(), "stopped admission") ||
 		!strings.Contains(err.Error(), "--secrets-dir") {

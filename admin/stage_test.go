@@ -29,6 +29,7 @@ type stage struct {
 	secrets  string // the folder of the keys
 	operator string // credentials file
 	conn     *toolbus.Conn
+	missing  func() string // of the dispatcher
 	undo     []func()
 	sync     bool // dispatchers take it that the server syncs each write
 }
@@ -140,6 +141,7 @@ func (s *stage) serve(o toolbus.DispatcherOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	s.missing = d.Missing
 	if err := s.run(d.Run, ready); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type Log struct {
 	found  found
 	expiry call.Expiry
 	answer time.Duration
-	silent atomic.Int64
+	silent atomic.Pointer[silence]
 	sent   sync.Pool // of *outgoing
 }
 
@@ -173,12 +173,19 @@ func (l *Log) Write(ctx context.Context, e call.Event, body []byte) (call.State,
 func unsure(err error) error { return fmt.Errorf("%w: %w", call.ErrUnsure, err) }
 
 // UnackedFor returns for how long the server has acknowledged no write although it answered reads. A server does that
-// after a failed write to its disk. It returns 0 if writes work or if reads fail, too.
+// after a failed write to its disk. It returns 0 if writes work or if reads fail, too, and after a reconnect: a server
+// that was restarted writes again.
 func (l *Log) UnackedFor() time.Duration {
-	if since := l.silent.Load(); since != 0 {
-		return time.Since(time.Unix(0, since))
+	if s := l.silent.Load(); s != nil && s.reconnects == l.js.Conn().Stats().Reconnects {
+		return time.Since(s.since)
 	}
 	return 0
+}
+
+// silence is the time without an acknowledged write over one connection.
+type silence struct {
+	since      time.Time
+	reconnects uint64 // of the connection
 }
 
 // unacked watches one write for what [Log.UnackedFor] says.
@@ -193,7 +200,7 @@ type unacked struct {
 func (s *unacked) heard(err error) {
 	s.silent = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 	if err == nil || bus.IsAnswered(err) || errors.Is(err, call.ErrFull) {
-		s.log.silent.Store(0)
+		s.log.silent.Store(nil)
 	}
 }
 
@@ -203,8 +210,8 @@ func (s *unacked) looked(err error) {
 	if err != nil || !s.silent {
 		return
 	}
-	if s.tries++; s.tries >= 2 {
-		s.log.silent.CompareAndSwap(0, s.since.UnixNano())
+	if s.tries++; s.tries >= 2 && s.log.UnackedFor() == 0 {
+		s.log.silent.Store(&silence{s.since, s.log.js.Conn().Stats().Reconnects})
 	}
 }
 

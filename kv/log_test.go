@@ -263,6 +263,19 @@ func TestSilence(t *testing.T) {
 		t.Errorf("a write was taken: %v, silence %s", err, f.log.UnackedFor())
 	}
 	f.js.set(lost)
+	if err := write("id4", 2*time.Second); !errors.Is(err, call.ErrUnsure) || f.log.UnackedFor() <= 0 {
+		t.Errorf("no write was taken again: %v, silence %s", err, f.log.UnackedFor())
+	}
+	f.srv.Stop()
+	f.srv.Restart()
+	for f.js.Conn().Stats().Reconnects == 0 {
+		_ = f.js.Conn().FlushTimeout(100 * time.Millisecond) // fails until the client has reconnected
+	}
+	if silence := f.log.UnackedFor(); silence != 0 {
+		t.Errorf("the server was restarted: silence %s", silence)
+	}
+	f.js.set(nil)
+	f.js.set(lost)
 	f.srv.Stop()
 	if err := write("id3", time.Second); !errors.Is(err, call.ErrUnsure) || f.log.UnackedFor() != 0 {
 		t.Errorf("the server is away: %v, silence %s", err, f.log.UnackedFor())

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -42,6 +43,8 @@ type DispatcherOptions struct {
 
 	Version string // of the product; shown by NATS service discovery
 	Ready   func() // called once, when the dispatcher serves for the first time; may be nil
+	// Admission says whether the dispatcher admits calls; may be nil.
+	Admission *Admission
 	// Connected is called for each connection that the dispatcher opens beside that of its Conn, with the function that
 	// returns its statistics; may be nil.
 	Connected func(stats func() nats.Statistics)
@@ -51,6 +54,34 @@ func (o *DispatcherOptions) connected(f *requestConn) {
 	if o.Connected != nil {
 		o.Connected(f.stats)
 	}
+}
+
+// Admission says whether a dispatcher admits calls. The zero value says that it has not started to serve. Its methods
+// are safe for concurrent use.
+type Admission struct{ missing atomic.Pointer[func() string] }
+
+// Missing returns what is missing for calls to be admitted, or "" if they are. It does not block.
+func (a *Admission) Missing() string {
+	if missing := a.missing.Load(); missing != nil {
+		return (*missing)()
+	}
+	return "the start of the dispatcher"
+}
+
+// admission makes Admission say what missing returns.
+func (o *DispatcherOptions) admission(missing func() string) {
+	if o.Admission != nil {
+		o.Admission.missing.Store(&missing)
+	}
+}
+
+// admitsNothing makes Admission say why the dispatcher does not serve at present.
+func (o *DispatcherOptions) admitsNothing(behind bool) {
+	why := "the start of the dispatcher after a failure"
+	if behind {
+		why = "the decision of an operator about a call log that lacks events"
+	}
+	o.admission(func() string { return why })
 }
 
 // dispatcherProcess is a dispatcher with what outlives a restart.
@@ -83,6 +114,7 @@ func RunDispatcher(ctx context.Context, c *Conn, o DispatcherOptions) (err error
 	}
 	for again, behind := false, false; ; again = true {
 		err := d.serve(ctx, again)
+		d.options.admitsNothing(errors.Is(err, errLogBehind))
 		if (format.Newer(err) || d.served && format.IsUnsupported(err)) && ctx.Err() == nil {
 			d.waitAsStandby(ctx, err)
 			continue

@@ -69,6 +69,7 @@ func (d *dispatcherProcess) serve(ctx context.Context, again bool) (err error) {
 	if err := p.startIntake(ctx, background, &stops); err != nil {
 		return err
 	}
+	d.options.admission(p.dispatcher.Stopped)
 	if serves = true; !d.served && d.options.Ready != nil {
 		d.options.Ready()
 	}

@@ -128,7 +128,7 @@ func (n *Node) serve(
 		if err != nil {
 			return err
 		}
-		err = part.Run(ctx)
+		err = signals.run(ctx, part)
 		logEnd(o.Logger.With("service", service, "version", toolbus.Version), started, Stopped(ctx, err))
 		return err
 	})

@@ -206,6 +206,14 @@ func (s *Signals) While(connected func() bool) {
 	})
 }
 
+// run runs part. If that is a dispatcher, the process is ready only while it admits calls.
+func (s *Signals) run(ctx context.Context, part runner) error {
+	if d, ok := part.(*toolbus.Dispatcher); ok && s.monitor != nil {
+		s.monitor.Await("admission", d.Missing)
+	}
+	return part.Run(ctx)
+}
+
 // endTime is how long a process that ends sends what remains.
 const endTime = 3 * time.Second
 

@@ -105,6 +105,19 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	return nil
 }
 
+// Stopped returns what is missing for calls to be admitted, or "" if they are.
+func (d *Dispatcher) Stopped() string {
+	switch {
+	case d.StoresNothing():
+		return "writes to the call log: the server answers, and stores nothing"
+	case d.Capacity.LogFull():
+		return "room in the call log"
+	case d.Capacity.AuditBehind() > d.AuditLag:
+		return "the audit record, which is behind the call log"
+	}
+	return ""
+}
+
 // Handle takes a request through the steps of the gateway contract. The stages are steps 1 to 8, and the checks of
 // step 9. Admission completes step 9: it writes the request event, which is both the record and the work message.
 // Executors do steps 10 and 11, and the audit record follows the log for step 12. Step 13 is the answer: the process

@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +23,9 @@ func TestServerStoresNothing(t *testing.T) {
 				<-time.After(time.Until(e.Until))
 				return fmt.Errorf("%w: %w", call.ErrUnsure, context.DeadlineExceeded)
 			})
+			if missing := w.d.Stopped(); !strings.Contains(missing, "stores nothing") {
+				t.Errorf("missing for admission: %q", missing)
+			}
 			w.ask(1)
 			pass(2 * time.Second)
 			r := w.outcome(1)
@@ -40,6 +44,15 @@ func TestServerStoresNothing(t *testing.T) {
 			w.ask(3)
 			if w.acceptedBy(3) != 1 {
 				t.Errorf("%s: not admitted", class)
+			}
+			for want, is := range map[string]func(){
+				"": func() {}, "room in the call log": func() { w.full = true },
+				"the audit record, which is behind the call log": func() { w.full, w.lag = false, time.Minute },
+			} {
+				if is(); w.d.Stopped() != want {
+					t.Errorf("missing for admission: %q, want %q", w.d.Stopped(), want)
+				}
+				w.full, w.lag = false, 0
 			}
 		})
 	}
