@@ -40,6 +40,10 @@ const (
 // The arguments url, o and connect are those of a caller. What the caller may not read itself a dispatcher reads for
 // it. Bound the time with ctx.
 func Diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect ...nats.Option) []Check {
+	return causesFirst(diagnose(ctx, url, o, connect))
+}
+
+func diagnose(ctx context.Context, url string, o toolbus.ClientOptions, connect []nats.Option) []Check {
 	of := subjects.Owner{
 		Tenant: cmp.Or(o.Tenant, client.DefaultTenant), Actor: cmp.Or(o.Actor, client.DefaultActor),
 	}

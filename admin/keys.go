@@ -37,7 +37,7 @@ func DiagnoseWithSecrets(ctx context.Context, url, secretsDir, profile string, c
 	if profile != "" {
 		keys.Profile = profile
 	}
-	return withKeys(ctx, url, keys, connect), nil
+	return causesFirst(withKeys(ctx, url, keys, connect)), nil
 }
 
 func withKeys(ctx context.Context, url string, keys *deployment.Keys, connect []nats.Option) []Check {
@@ -67,7 +67,7 @@ func withKeys(ctx context.Context, url string, keys *deployment.Keys, connect []
 			"those that run: they create missing streams when they start"))
 	}
 	o := toolbus.ClientOptions{Tenant: p.Tenant, Actor: p.Actor, Token: func() string { return token }}
-	found := Diagnose(ctx, url, o, connect...)
+	found := diagnose(ctx, url, o, connect)
 	if slices.ContainsFunc(found, unlooked) { // no dispatcher looks for the operator
 		found = slices.DeleteFunc(found, unlooked)
 		checks = slices.Concat(checks, health.Look(ctx, js, time.Now(), nil, nil), health.Behind(ctx, js))
