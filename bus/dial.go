@@ -277,7 +277,8 @@ func ConnectHint(err error) string {
 		return "the server does not know this key: name the secrets of its deployment, by --secrets-dir or " +
 			"Options.SecretsDir, or start it with the configuration that `toolbus keys servers` writes for these secrets"
 	case errors.Is(err, ErrUnanswered):
-		return "start a dispatcher with the keys of this deployment, or wait until one has started"
+		return "start a dispatcher with the keys of this deployment, or wait until one has started; if one runs, see " +
+			"whether the server answers it: its log, and that of the server, say why not"
 	case errors.Is(err, ErrCrowded):
 		return "close connections of this credential, share the load among several credentials, or try again in a minute; " +
 			"the log of the dispatchers has the reason"
@@ -286,6 +287,9 @@ func ConnectHint(err error) string {
 			"as export TOOLBUS_CREDENTIALS=…; for another bus, `toolbus credentials issue --actor agent://NAME --out FILE` of " +
 			"an operator makes one, and with --role executor --pool POOL that of an executor. Or put a " +
 			"user and a password that the server knows into the URL: nats://USER:PASSWORD@HOST:PORT"
+	case errors.Is(err, io.EOF), errors.Is(err, nats.ErrNoInfoReceived):
+		return "what listens there did not answer as a NATS server does, but may be another program, such as one that " +
+			"speaks HTTP: correct the port in --server, TOOLBUS_URL or the context; or the server is about to end: see its log"
 	case IsUnreachable(err):
 		return unreachableHint(err)
 	}

@@ -35,7 +35,7 @@ func CheckLevel(ctx context.Context, js jetstream.JetStream) error {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("JetStream: %w", err)
 	case err != nil:
-		return noJetStream(err, denied(js.Conn()))
+		return noJetStream(err, denied(js.Conn()), js.Conn().ConnectedClusterName() != "")
 	case info.API.Level < minAPILevel:
 		return fmt.Errorf("the server's JetStream API level is %d, Toolbus needs %d: use nats-server %s or newer",
 			info.API.Level, minAPILevel, minServer)
@@ -70,8 +70,8 @@ func MayPublish(ctx context.Context, nc *nats.Conn, subject string) bool {
 }
 
 // noJetStream returns the error of CheckLevel for a request that failed with err. denied is the permission error of the
-// server, or nil.
-func noJetStream(err, denied error) error {
+// server, or nil. clustered means that the server is one of a cluster.
+func noJetStream(err, denied error, clustered bool) error {
 	switch {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("JetStream: %w: put `jetstream: enabled` into the account in the server's configuration", err)
@@ -79,6 +79,9 @@ func noJetStream(err, denied error) error {
 		return fmt.Errorf("JetStream: %w: put a jetstream block into the server's configuration", err)
 	case denied != nil:
 		return denied
+	case passing(err) && !clustered:
+		return fmt.Errorf("JetStream does not answer, although the server accepts connections: %w: restart the server, "+
+			"its log says what it does", err)
 	case passing(err):
 		return fmt.Errorf("JetStream has no leader: %w: start the other servers of the cluster, "+
 			"more than half of them have to be up", err)

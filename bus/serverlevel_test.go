@@ -3,6 +3,7 @@ package bus
 import (
 	"context"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -87,5 +88,44 @@ func TestNoJetStreamForUs(t *testing.T) {
 				t.Errorf("after %s: %v", time.Since(begun), err)
 			}
 		})
+	}
+}
+
+// A single server that does not answer is no cluster without a leader: the error says to restart it.
+func TestSilentServer(t *testing.T) {
+	for clustered, want := range map[bool]string{true: "start the other servers", false: "restart the server"} {
+		err := noJetStream(context.DeadlineExceeded, nil, clustered)
+		if !strings.Contains(err.Error(), want) || !clustered && strings.Contains(err.Error(), "cluster") {
+			t.Errorf("clustered %t: %v", clustered, err)
+		}
+	}
+}
+
+// The error about replicas names the flag of the dispatcher.
+func TestReplicasAreNamed(t *testing.T) {
+	err := Compatible(jetstream.StreamConfig{Replicas: 1}, jetstream.StreamConfig{Name: "S", Replicas: 3})
+	if err == nil || !strings.Contains(err.Error(), "the bus has --replicas 1: start the dispatchers with that") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A port that answers with another protocol is no server that is down.
+func TestOtherProtocol(t *testing.T) {
+	for name, says := range map[string]string{"ends": "", "speaks": "SSH-2.0-x\r\n"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+				_, _ = c.Write([]byte(says))
+				_ = c.Close()
+			}
+		}()
+		_, err = Dial("nats://"+l.Addr().String(), "x")
+		if hint := ConnectHint(err); !strings.Contains(hint, "another program") || strings.Contains(hint, "Connect") {
+			t.Errorf("%s: %v: %s", name, err, hint)
+		}
+		_ = l.Close()
 	}
 }

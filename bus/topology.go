@@ -541,6 +541,10 @@ func Compatible(have, want jetstream.StreamConfig) error {
 		if c.have != c.want {
 			bad = append(bad, fmt.Errorf("stream %s: %s is %v, must be %v", want.Name, c.setting, c.have, c.want))
 		}
+		if c.setting == "num_replicas" && c.have != c.want {
+			bad = append(bad, fmt.Errorf("the bus has --replicas %v: start the dispatchers with that, or alter "+
+				"each stream, in a cluster: `nats stream edit NAME --replicas %v`", c.have, c.want))
+		}
 	}
 	if have.PersistMode == jetstream.AsyncPersistMode {
 		bad = append(bad, fmt.Errorf("stream %s: the server acknowledges writes before they are stored, and cannot change "+

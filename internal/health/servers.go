@@ -61,12 +61,15 @@ type Want struct {
 	Fsync   *bool  // whether the dispatcher runs with `--sync always`; nil if unknown
 }
 
+// silent is the fix if servers accept the key of the account SYS, and do not answer.
+const silent = "it accepts connections: see its log, and restart it if it answers nothing else, either"
+
 // Servers compares the servers and their accounts with the expected state, over a connection to the system account.
 // Only that account can read how often servers sync.
 func Servers(ctx context.Context, sys *nats.Conn, want Want) []envelope.Check {
 	all, err := askServers[server](ctx, sys, 0, "VARZ", "")
 	if err != nil {
-		return []envelope.Check{envelope.Failed("servers", err.Error(), "see whether the keys are of this deployment")}
+		return []envelope.Check{envelope.Failed("servers", err.Error(), silent)}
 	}
 	slices.SortFunc(all, func(a, b told[server]) int { return cmp.Compare(a.Server.Name, b.Server.Name) })
 	checks := []envelope.Check{number(len(all), want), syncing(all, want)}

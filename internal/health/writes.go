@@ -22,7 +22,7 @@ type writing struct {
 func writes(ctx context.Context, sys *nats.Conn, n int) envelope.Check {
 	all, err := askServers[writing](ctx, sys, n, "HEALTHZ", `{"details":true}`)
 	if err != nil {
-		return envelope.Failed("writes", err.Error(), "see whether the keys are of this deployment")
+		return envelope.Failed("writes", err.Error(), silent)
 	}
 	return written(all)
 }
