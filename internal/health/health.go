@@ -232,7 +232,8 @@ func unconfined(alive []heartbeat.Heartbeat) (checks []envelope.Check) {
 	}{
 		{supervisor.ReachSignals, "a tool can signal processes of the same user, such as other runs and the executor",
 			"the Landlock of their kernel does not scope signals: run these executors on Linux 6.12 or later"},
-		{supervisor.ReachAll, "a tool can signal processes of the same user, and read the memory and files of other runs",
+		{supervisor.ReachAll, "nothing proves that a tool cannot signal processes of the same user, or read the memory and " +
+			"files of other runs",
 			"they run as root or with CAP_SYS_ADMIN or CAP_PERFMON, or their kernel has no Landlock: run these executors as a " +
 				"user without capabilities, on Linux 6.12 or later, with landlock in /sys/kernel/security/lsm"},
 	} {
