@@ -11,7 +11,8 @@ import (
 func TestCausesFirst(t *testing.T) {
 	all := func(writes Check) []Check {
 		return []Check{envelope.Well("server", "1"), envelope.Well("KV_calls", "1"),
-			envelope.Failed("executors", "none", "start one"), envelope.Failed("pool default", "none", "start one"), envelope.Failed("settings", "differ", "start all"), writes}
+			envelope.Failed("executors", "none", "start one"), envelope.Failed("pool default", "none", "start one"),
+			envelope.Failed("settings", "differ", "start all"), writes}
 	}
 	var names, fixes []string
 	for _, c := range causesFirst(all(envelope.Failed("writes", "no space left on device", "make room"))) {
