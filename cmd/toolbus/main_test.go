@@ -307,7 +307,7 @@ func TestCall(t *testing.T) {
 		}
 	}
 	_, stdout, _ := s.do("doctor")
-	reach, warned := supervisor.HostReach(), strings.Contains(stdout, "a tool can signal processes")
+	reach, warned := supervisor.HostReach(), strings.Contains(stdout, "a tool cannot signal processes")
 	if warned != (reach != supervisor.ReachOwn) {
 		t.Errorf("runs have the reach %q, and doctor prints %s", reach, stdout)
 	}

@@ -119,7 +119,7 @@ func TestUntakenAtItsDeadline(t *testing.T) {
 				if r.Error.Code != c.code || r.Error.Details.Effect != c.effect || r.Status != envelope.RetryableError {
 					t.Errorf("%+v", r.Error)
 				}
-				named := strings.Contains(r.Error.Message+r.Error.Fix, "pool default")
+				named := strings.Contains(r.Error.Message+r.Error.Fix, "no executor of pool default")
 				if named != (c.code == envelope.CodeUnavailable) {
 					t.Errorf("%s; %s", r.Error.Message, r.Error.Fix)
 				}
