@@ -87,15 +87,21 @@ var options = []string{
 	envelope.MetaRunID, envelope.MetaScope, envelope.MetaToolVersion,
 }
 
-// fromBus are those that executors send besides: a gateway may be the MCP server of another bus.
-var fromBus = []string{envelope.MetaAttempt, envelope.MetaCallID, envelope.MetaDigest, envelope.MetaInvocation}
+// ours are the members that Toolbus sends besides, which are ignored. A gateway may be the MCP server of another bus,
+// and some frameworks send the _meta of the definition of a tool, or of an answer, back with a call.
+var ours = []string{
+	envelope.MetaAttempt, envelope.MetaCallID, envelope.MetaDigest, envelope.MetaInvocation, envelope.MetaEffectLevel,
+	envelope.MetaRef, envelope.MetaAuditEventID, envelope.MetaOutcome, envelope.MetaFinal, envelope.MetaCode,
+	envelope.MetaEffect, envelope.MetaRetryAfterMS, envelope.MetaExact, envelope.MetaChunk, envelope.MetaDetails,
+	envelope.MetaSideEffects, envelope.MetaWarnings, envelope.MetaAbsent,
+}
 
 // misspelt returns the error for an unknown member of _meta with the prefix of Toolbus. A call without the key or the
 // deadline that its client meant could take effect twice, or too late.
 func misspelt(meta map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(meta)) {
 		word, own := strings.CutPrefix(name, envelope.MetaPrefix)
-		if !own || slices.Contains(options, name) || slices.Contains(fromBus, name) {
+		if !own || slices.Contains(options, name) || slices.Contains(ours, name) {
 			continue
 		}
 		words := make([]string, len(options))

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,8 @@ import (
 )
 
 // A misspelt option is refused before the call has an effect, over lines and over HTTP. Members with other prefixes,
-// and those of an executor of another bus, are accepted.
+// those of an executor of another bus, and those of definitions and answers are accepted: some frameworks send the
+// _meta of a definition with each call of the tool.
 func TestMisspeltMeta(t *testing.T) {
 	f := start(t)
 	door := mcp.New(t.Context(), f.Client, mcp.Options{})
@@ -22,7 +24,7 @@ func TestMisspeltMeta(t *testing.T) {
 	check := func(t *testing.T, s *sdk.ClientSession) {
 		for name, says := range map[string]string{
 			"idempotency-key": "did you mean io.toolbus/idempotency_key?", "deadline": "did you mean io.toolbus/deadline_ms?",
-			"reprot": "did you mean io.toolbus/report?", "ref": "it has io.toolbus/deadline_ms, ",
+			"reprot": "did you mean io.toolbus/report?", "nonsense": "it has io.toolbus/deadline_ms, ",
 		} {
 			name = envelope.MetaPrefix + name
 			_, err := s.CallTool(t.Context(), &sdk.CallToolParams{
@@ -40,6 +42,15 @@ func TestMisspeltMeta(t *testing.T) {
 			"vendor/x": 1, "io.toolbusiness/ref": 1, envelope.MetaAttempt: 1, envelope.MetaCallID: "c",
 			envelope.MetaDigest: "d", envelope.MetaInvocation: map[string]any{}, envelope.MetaTraceparent: "t",
 		})
+		tools, err := s.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		echo := tools.Tools[slices.IndexFunc(tools.Tools, func(tool *sdk.Tool) bool { return tool.Name == "echo" })]
+		r := callNamed(t, s, "echo", `{"text":"x"}`, echo.Meta)
+		if callNamed(t, s, "echo", `{"text":"x"}`, r.Meta); len(echo.Meta) == 0 || len(r.Meta) == 0 {
+			t.Errorf("nothing to send back: %v, %v", echo.Meta, r.Meta)
+		}
 	}
 	each(t, door, f, nil, check)
 	for _, protocol := range protocols {
