@@ -209,11 +209,12 @@ func (l *listener) serve(ctx context.Context, env cli.Env, connect Connect) erro
 		return err
 	}
 	l.warn(env, client, at)
-	fmt.Fprintf(env.Stdout, "MCP clients are served at %s\n", url)
+	tokens := ""
 	if l.server.NewClient != nil {
-		fmt.Fprintln(env.Stdout, "each request needs the token of its caller: "+
-			"`toolbus credentials issue --actor agent://NAME` issues one")
+		tokens = "each request needs the token of its caller: `toolbus credentials issue --actor agent://NAME` issues one\n"
 	}
+	// In one piece: who started the gateway may read no more than the first line.
+	fmt.Fprintf(env.Stdout, "MCP clients are served at %s\n%s", url, tokens)
 	signals.Serving()
 	if from := signals.URL(); from != "" {
 		fmt.Fprintf(env.Stdout, "metrics: %s/metrics\n", from)
