@@ -180,6 +180,7 @@ func (c *eventCoder) attempt(a *call.Attempt, n int) {
 	flag(&c.coder, &a.Undecoded)
 	text(&c.coder, &a.Owner.Policy)
 	flag(&c.coder, &a.Writes)
+	text(&c.coder, &a.Owner.Scope)
 	if !c.reading && a.More == "" && format.Member != "" {
 		a.More = "|" + format.Member
 	}

@@ -74,6 +74,7 @@ type auditFlags struct {
 	since, until        string
 	event, status, code string
 	policy              string
+	scope               []string
 	last                int
 	lastGiven           func() bool
 }
@@ -92,6 +93,8 @@ func (f *auditFlags) flags(g *global, cmd *cobra.Command) {
 		"only calls in the role with this `ID` (context.role_id)")
 	fl.StringVar(&f.Lane, "lane", "",
 		"only calls in the lane with this `ID` (context.lane_id)")
+	fl.StringArrayVar(&f.scope, "scope", nil,
+		"only calls whose lane or tool requires the scope key, with this value: `KEY=VALUE`; more than one: all of them")
 	fl.StringVar(&f.policy, "policy", "",
 		"only what this `POLICY` decided: its revision, or 8 characters or more of a digest, as in \"policy history\"")
 	fl.StringVar(&f.event, "event", "",
@@ -125,6 +128,9 @@ func (f *auditFlags) filter(g *global, now time.Time) (filter reader.Filter, err
 	filter = f.Filter
 	filter.Event, filter.Status, filter.Code = audit.Event(f.event), envelope.Status(f.status), envelope.Code(f.code)
 	filter.Last = f.last
+	if filter.Scope, err = scopeKeys(f.scope); err != nil {
+		return filter, err
+	}
 	if filter.Since, err = pointInTime(f.since, now); err != nil {
 		return filter, err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/seed-018f16cc/toolbus"
 	"github.com/seed-018f16cc/toolbus/envelope"
+	"github.com/seed-018f16cc/toolbus/internal/audit"
 )
 
 // caseWork writes a policy in which hello needs the key customer, and in its lane the key case_id.
@@ -50,6 +52,37 @@ func TestCallScope(t *testing.T) {
 	var r envelope.Response
 	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Error == nil || r.Error.Code != envelope.CodeScopeKey {
 		t.Errorf("without the keys: %v: %s", err, out)
+	}
+	s.replayScope(operator)
+}
+
+// replayScope checks that the record lists the calls of TestCallScope by the scope keys that they needed.
+func (s shell) replayScope(operator string) {
+	s.t.Helper()
+	replayed := func(scope ...string) (events []audit.Event) {
+		args := []string{"audit", "replay", "--json", "--credentials", operator}
+		for _, pair := range scope {
+			args = append(args, "--scope", pair)
+		}
+		for line := range strings.Lines(s.must(args...)) {
+			var r audit.Record
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				s.t.Fatal(err)
+			}
+			events = append(events, r.Event)
+		}
+		return events
+	}
+	const requested, allowed = audit.ToolRequested, audit.ToolAllowed
+	const executed, denied = audit.ToolExecuted, audit.ToolDenied
+	for scope, want := range map[string][]audit.Event{
+		"case_id=77": {requested, allowed, executed}, "case_id=77 customer=a=b,c": {requested, allowed, executed},
+		"customer=a": {denied},
+		"case_id=78": nil, "case=77": nil, // of a call that was refused, but no key that it needed
+	} {
+		if got := replayed(strings.Fields(scope)...); !slices.Equal(got, want) {
+			s.t.Errorf("%s: %v, want %v", scope, got, want)
+		}
 	}
 }
 

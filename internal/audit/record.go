@@ -60,6 +60,9 @@ type Record struct {
 	ServerVersion string             `json:"server_version,omitzero"`
 	LogPart       subjects.Partition `json:"log_part,omitzero"` // partition of the call log
 	LogSeq        uint64             `json:"log_seq,omitzero"`  // sequence in that partition
+	// Scope has the keys that the lane and the tool of a call required, as in [Basis]. It is not set on the record of a
+	// denial, nor by builds up to 8574dee6.
+	Scope map[string]string `json:"scope_sha256,omitzero"`
 	// Basis is set on the record of a denial, if the policy had decided about the run of the call.
 	Basis *Basis `json:"decided_on,omitzero"`
 	// Count is set if the record stands for more than one refusal.
@@ -271,7 +274,7 @@ func about(s call.State, a call.Attempt) Record {
 		ToolName: s.Tool, Fn: s.Fn, ToolVersion: s.Version, Digest: s.Digest,
 		Determinism: call.EffectClass(s.CanonicalEffect()), Ref: s.Ref(),
 		CallID: a.Owner.CallID, Attempt: a.N, TraceID: a.Owner.Trace, ArgumentsHash: s.ArgsHash,
-		Contract: ContractVersion, DryRun: s.DryRun,
+		Contract: ContractVersion, DryRun: s.DryRun, Scope: a.Owner.Scope.Hashes(),
 	}
 }
 

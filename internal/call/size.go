@@ -44,7 +44,7 @@ func (a Attempt) size() int {
 	o := a.Owner
 	for _, v := range []string{
 		o.CallID, o.Actor, o.Reply, o.ContentType, o.Trace, o.Parent, o.Run, o.Role, o.Lane, o.Scopes,
-		string(o.Policy),
+		string(o.Policy), string(o.Scope),
 		a.Nonce, string(a.Priority), a.Ignored, a.More,
 	} {
 		n += quoted(v)

@@ -205,6 +205,8 @@ type Owner struct {
 	Scopes string `json:"scopes,omitzero"`
 	// Policy names the policy set that allowed the call. Builds up to 8119cace keep it in More of the attempt.
 	Policy PolicyNote `json:"policy,omitzero"`
+	// Scope has the scope keys that the lane and the tool require. Builds up to 8574dee6 keep it in More of the attempt.
+	Scope ScopeNote `json:"scope,omitzero"`
 }
 
 // Claim names the executor that runs the attempt. Fence is the sequence of the claim event.

@@ -19,10 +19,11 @@ type Filter struct {
 	Tenant          string
 	Tool, Actor     string
 	Run, Role, Lane string
-	Policy          []string    // digests of the policy that decided, or their first characters: all of them
-	Call            string      // reference, call id, or the first 8 characters or more of a call id
-	EventID         string      // audit_event_id of an answer
-	Event           audit.Event // event as stored, or [audit.Record.Meaning]
+	Scope           map[string]string // keys of the scope that the call needed, with their values
+	Policy          []string          // digests of the policy that decided, or their first characters: all of them
+	Call            string            // reference, call id, or the first 8 characters or more of a call id
+	EventID         string            // audit_event_id of an answer
+	Event           audit.Event       // event as stored, or [audit.Record.Meaning]
 	Status          envelope.Status
 	Code            envelope.Code // code, or class of codes
 	Last            int           // yields only the newest Last records that match; at most 65,536
@@ -92,6 +93,7 @@ func (f *Filter) has(r *audit.Record) bool {
 		(f.Run == "" || r.RunID == f.Run) &&
 		(f.Role == "" || r.RoleID == f.Role) &&
 		(f.Lane == "" || r.LaneID == f.Lane) &&
+		hasScope(r, f.Scope) &&
 		!slices.ContainsFunc(f.Policy, func(digest string) bool { return !decidedBy(r, digest) }) &&
 		(f.EventID == "" || r.EventID == f.EventID || r.LogSeq > 0 && r.Position().EventID() == f.EventID) &&
 		(f.Event == "" || r.Event == f.Event || r.Meaning() == f.Event) &&
@@ -101,6 +103,20 @@ func (f *Filter) has(r *audit.Record) bool {
 			strings.HasPrefix(r.CallID, f.Call)) &&
 		(f.Since.IsZero() || !r.Timestamp.Before(f.Since)) &&
 		(f.Until.IsZero() || !r.Timestamp.After(f.Until))
+}
+
+// hasScope reports whether the call of a record needed the keys of a scope, and had them with these values.
+func hasScope(r *audit.Record, scope map[string]string) bool {
+	has := r.Scope
+	if r.Basis != nil {
+		has = r.Basis.Scope
+	}
+	for key, hash := range audit.HashScope(scope) {
+		if value, named := has[key]; !named || value != hash {
+			return false
+		}
+	}
+	return true
 }
 
 // decidedBy reports whether a document of the policy that decided has a digest that begins so.
@@ -133,6 +149,9 @@ func (f *Filter) needles() (all [][]byte) {
 	event := f.Event
 	if event == audit.ToolJoined || event == audit.ToolReplayed { // form 3 has another name for them
 		event = ""
+	}
+	for _, hash := range audit.HashScope(f.Scope) {
+		add(hash, `"`)
 	}
 	for _, value := range []string{
 		f.Run, f.Lane, f.Tool, f.Actor, f.Role, f.Tenant, string(event), string(f.Status),

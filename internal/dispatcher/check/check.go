@@ -295,6 +295,9 @@ func (s *Stages) fingerprint(_ context.Context, c *candidate) *envelope.Error {
 		Run: req.Context.RunID, Role: req.Context.RoleID, Lane: req.Context.LaneID,
 		Policy: call.NotePolicy(c.Policy.Versions()),
 	}
+	if len(req.Context.Scope) > 0 {
+		owner.Scope = call.NoteScope(c.Policy.Facts(c.question()).Scope)
+	}
 	if c.Principal != nil {
 		owner.Scopes = call.NoteScopes(slices.Concat(req.Context.Scopes, m.Security.RequiredScopes)...)
 	}
