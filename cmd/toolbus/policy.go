@@ -22,13 +22,13 @@ func policyCmd(g *global) *cobra.Command {
 	cmd := cli.Group(&cobra.Command{
 		Use: "policy", Short: "Write, check, query and push policy sets", GroupID: "operate",
 		Long: `A policy set is three documents in a folder: policy/roles.yaml, policy/lanes.yaml and
-tools/tool_registry.yaml. push, pull, rollback, reset, history, show and explain need a bus and an operator's
+tools/tool_registry.yaml. push, diff, pull, rollback, reset, history, show and explain need a bus and an operator's
 token; so does init if it is not given a folder, and so do who-can and can with --live. The others need no bus.`,
 		Example: "  toolbus policy init .\n  toolbus policy lint .\n  toolbus policy who-can text.search --live\n" +
 			"  toolbus policy push . --reason \"billing may refund\"",
 	})
 	cmd.AddCommand(policyInit(g), policyLint(g), policyWhoCan(g), policyCan(g), policyExplain(g), policySchema(g),
-		policyPushCmd(g), policyShowCmd(g), policyPullCmd(g), policyHistoryCmd(g), policyRollbackCmd(g),
+		policyPushCmd(g), policyDiffCmd(g), policyShowCmd(g), policyPullCmd(g), policyHistoryCmd(g), policyRollbackCmd(g),
 		policyResetCmd(g))
 	return cmd
 }
