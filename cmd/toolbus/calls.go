@@ -45,10 +45,10 @@ func callsList(g *global) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list [--open]", Short: "List calls that have ended, or that are open", Args: cli.NoArgs,
 		Long: `Without --open it lists the calls that have ended, the newest first, from the audit record: when each ended,
-its outcome, the time from the request to that, its actor, and its reference, which "trace" and "why" take and which
-begins with the tool. Each attempt of a key is a row. It needs the credentials of an operator or auditor, as "audit"
-does. Refused calls are not listed: "toolbus audit replay --event tool_denied" prints them. So invalid_request matches
-only calls that a tool itself refused.
+its outcome and effect, the time from the request to that, its actor, and its reference, which "trace" and "why" take
+and which begins with the tool. Each attempt of a key is a row. It needs the credentials of an operator or auditor, as
+"audit" does. Refused calls are not listed: "toolbus audit replay --event tool_denied" prints them. So invalid_request
+matches only calls that a tool itself refused.
 
 With --open it lists the calls of the actor that have no outcome yet, the oldest first: reference, tool and actor,
 whether each is waiting or running, the time of its admission and its deadline. A call that the actor has only joined
@@ -158,10 +158,10 @@ func writeEnded(to io.Writer, all []endedCall, width int) error {
 			"refused calls are not listed: toolbus audit replay --event tool_denied")
 		return err
 	}
-	t := table{header: []string{"ENDED", "OUTCOME", "TOOK", "ATTEMPT", "ACTOR", "REF"}, width: width}
+	t := table{header: []string{"ENDED", "OUTCOME", "EFFECT", "TOOK", "ATTEMPT", "ACTOR", "REF"}, width: width}
 	for _, c := range all {
-		t.add(c.Ended.UTC().Format(time.RFC3339), cmp.Or(string(c.Code), string(c.Status)), tookOf(c.TookMS),
-			strconv.Itoa(c.Attempt), c.Actor, c.Ref)
+		t.add(c.Ended.UTC().Format(time.RFC3339), cmp.Or(string(c.Code), string(c.Status)), string(c.Effect),
+			tookOf(c.TookMS), strconv.Itoa(c.Attempt), c.Actor, c.Ref)
 	}
 	return t.write(to)
 }

@@ -68,7 +68,7 @@ func TestTablesFit(t *testing.T) {
 		"open": writeOpen(&out, []envelope.OpenCall{{Ref: ref, Tool: "mcp::github::issues.create", Actor: actor,
 			State: "running", Since: at, Deadline: at}}, shownWidth),
 		"ended": writeEnded(&out, []endedCall{{Ended: at, Ref: ref, Actor: actor, Attempt: 2,
-			Code: envelope.CodeTimeoutUnknown, TookMS: new(int64(123456))}}, shownWidth),
+			Code: envelope.CodeTimeoutUnknown, Effect: envelope.EffectUnknown, TookMS: new(int64(123456))}}, shownWidth),
 		"run": shownRun{run, []envelope.RunSegment{segment}}.write(&out),
 	} {
 		if err != nil {
@@ -80,7 +80,7 @@ func TestTablesFit(t *testing.T) {
 			t.Errorf("too wide: %s", row)
 		}
 	}
-	for _, part := range []string{ref, by, reason, actor + "/c", "R-TIMEOUT-002", "pay:read", "lane night"} {
+	for _, part := range []string{ref, by, reason, actor + "/c", "R-TIMEOUT-002 unknown 2m3s", "pay:read", "lane night"} {
 		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), part) {
 			t.Errorf("no %q in\n%s", part, out.String())
 		}
