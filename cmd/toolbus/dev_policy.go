@@ -81,9 +81,9 @@ func (d *development) asOperator(ctx context.Context, url string) (
 		return nil, nil, err
 	}
 	listed, err := c.DescribeTools(ctx, envelope.DescribeRequest{All: true})
-	d.loaded.builds = map[string]string{}
+	d.loaded.builds = map[string]build{}
 	for _, t := range listed.Tools {
-		d.loaded.builds[t.ToolID] = t.Digest
+		d.loaded.builds[t.ToolID] = build{t.Digest, t.Version}
 	}
 	return history, idsOf(slices.DeleteFunc(listed.Tools, uncallable)), err
 }

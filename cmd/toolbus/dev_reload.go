@@ -108,12 +108,15 @@ func (d *development) reload(tools *toolbus.Toolset) {
 
 // loaded is the result of the last reload.
 type loaded struct {
-	builds   map[string]string // digest of each tool that is served, by id
+	builds   map[string]build  // of each tool that is served, by id
 	folders  map[string]string // folder of each tool that was loaded again, by id
 	problems tool.Problems     // of the tools that are not loaded
 	warnings map[string]bool   // of the last reload, by file and text
 	read     string            // changes with the tools and problems that were read
 }
+
+// build is a build of a tool.
+type build struct{ digest, version string }
 
 // warn keeps the warnings among the problems of a folder, and returns those of changed tools that are new.
 func (l *loaded) warn(found tool.Problems, changed []string) (fresh tool.Problems) {
@@ -138,7 +141,7 @@ func (l *loaded) warn(found tool.Problems, changed []string) (fresh tool.Problem
 // compare keeps the builds of a set, and returns which of its tools are new, have another build, had a problem before,
 // or are gone. A tool with a problem stays as it was.
 func (l *loaded) compare(set *tool.Set, before tool.Problems) (changed []string) {
-	broken, builds := foldersOf(l.problems), map[string]string{}
+	broken, builds := foldersOf(l.problems), map[string]build{}
 	if l.folders == nil {
 		l.folders = map[string]string{}
 	}
@@ -148,14 +151,14 @@ func (l *loaded) compare(set *tool.Set, before tool.Problems) (changed []string)
 			continue
 		case foldersOf(before)[folder]:
 			changed = append(changed, m.ToolID+" (repaired)")
-		case l.builds[m.ToolID] != m.Digest:
-			changed = append(changed, m.ToolID)
+		case l.builds[m.ToolID].digest != m.Digest:
+			changed = append(changed, m.ToolID+l.builds[m.ToolID].becomes(m.Semver))
 		}
-		builds[m.ToolID], l.folders[m.ToolID] = m.Digest, filepath.Base(m.Dir)
+		builds[m.ToolID], l.folders[m.ToolID] = build{m.Digest, m.Semver}, filepath.Base(m.Dir)
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.builds)) {
 		switch {
-		case builds[id] != "":
+		case builds[id].digest != "":
 		case slices.ContainsFunc(l.problems, func(p tool.Problem) bool { return l.from(p.Folder(), id) }):
 			builds[id] = l.builds[id]
 		default:
@@ -164,6 +167,14 @@ func (l *loaded) compare(set *tool.Set, before tool.Problems) (changed []string)
 	}
 	l.builds = builds
 	return changed
+}
+
+// becomes returns the versions of a build and of the next one, or nothing if they are the same.
+func (b build) becomes(version string) string {
+	if b.version == "" || b.version == version {
+		return ""
+	}
+	return " (" + b.version + " is now " + version + ")"
 }
 
 // from reports whether a tool that is served was loaded from a folder. The folder of a tool that was never loaded again

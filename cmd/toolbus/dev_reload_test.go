@@ -137,7 +137,7 @@ func following(t *testing.T) (d *development, tools *toolbus.Toolset, program st
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.loaded.builds = map[string]string{"say": set.List()[0].Digest}
+	d.loaded.builds = map[string]build{"say": {set.List()[0].Digest, set.List()[0].Semver}}
 	if err := tools.AddFolder(d.node.Tools); err != nil {
 		t.Fatal(err)
 	}
@@ -188,6 +188,18 @@ func TestReloadSays(t *testing.T) {
 	}
 }
 
+// A reload names both versions of a tool that has another one.
+func TestReloadNamesVersions(t *testing.T) {
+	t.Parallel()
+	d, tools, _, said := following(t)
+	newer := strings.Replace(sayManifest, "semver: 1.0.0", "semver: 1.1.0", 1)
+	write(t, filepath.Join(d.node.Tools, "say", "tool.yaml"), newer)
+	d.reload(tools)
+	if want := "tools have changed: say (1.0.0 is now 1.1.0)\n"; said.String() != want {
+		t.Errorf("got %q, want %q", said, want)
+	}
+}
+
 // A reload prints the warnings of tools that have changed, each once.
 func TestReloadWarns(t *testing.T) {
 	t.Parallel()
@@ -200,7 +212,7 @@ func TestReloadWarns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, m := range set.List() {
-		d.loaded.builds[m.ToolID] = m.Digest
+		d.loaded.builds[m.ToolID] = build{m.Digest, m.Semver}
 	}
 	text := strings.Replace(sayManifest, "[./say.sh]", "[./say.sh, -v, ./words]", 1)
 	write(t, gone, "some")
