@@ -16,14 +16,15 @@ func TestPolicyDiff(t *testing.T) {
 	}
 	const grant = "agent day hello 0.1.0 implicit - - -"
 	day, night := policyFolder(t, "day"), policyFolder(t, "night")
-	if said := diff(day); !strings.HasPrefix(said, "these documents differ from revision 0: ") || !strings.HasSuffix(said, " + "+grant) {
+	said := diff(day)
+	if !strings.HasPrefix(said, "these documents differ from revision 0: ") || !strings.HasSuffix(said, " + "+grant) {
 		t.Errorf("before the first push: %s", said)
 	}
 	s.must("policy", "push", day, "--credentials", operator)
 	if said := diff(day); !strings.HasPrefix(said, "the folder has the set of revision ") {
 		t.Errorf("the same set: %s", said)
 	}
-	said := diff(night)
+	said = diff(night)
 	if !strings.Contains(said, ": policy/roles.yaml ROLE ") ||
 		!strings.HasSuffix(said, " - "+grant+" + "+strings.Replace(grant, "day", "night", 1)) {
 		t.Errorf("another lane: %s", said)
