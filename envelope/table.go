@@ -244,7 +244,8 @@ func table() []CodeInfo {
 		}, {
 			CodeLost, TerminalError, false, 0, EffectUnknown,
 			"The call was lost: executors took it five times and none came back",
-			"look at the dead letter of the call, and report it to the tool's owner", "the call brings its executor down",
+			"look at the dead letter of the call (`toolbus dead list`), and report it to the tool's owner",
+			"the call brings its executor down",
 			500, 0, GatewayInternalError, CategorySystem, SeverityCritical,
 		}, {
 			CodeInternal, RetryableError, false, 1000, EffectUnknown, "Toolbus itself failed at this request",

@@ -153,7 +153,7 @@ func TestRepair(t *testing.T) {
 	for code, says := range map[envelope.Code]string{
 		envelope.CodeOutput:         "mend the tool or its manifest as it says in details.violations; " + lint,
 		envelope.CodeToolFaultAgain: "mend the tool",
-		envelope.CodeLost:           "look at the dead letter of the call, and mend the tool",
+		envelope.CodeLost:           "look at the dead letter of the call (`toolbus dead list`), and mend the tool",
 		envelope.CodeTimeout:        envelope.NewError(envelope.CodeTimeout, "").Fix,
 	} {
 		if got := withRepair(envelope.NewError(code, ""), "DIR"); got != says {

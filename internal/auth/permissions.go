@@ -179,5 +179,5 @@ func noCall(token, subject string) *envelope.Error {
 				issue)
 	}
 	return envelope.NewError(envelope.CodeForbidden, "calls: not for the role of this token").
-		WithFix("use the token of an agent: " + issue)
+		WithFix("use the token of an agent: " + issue + ". That of an operator calls as the agent that --actor names")
 }
