@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,6 +131,12 @@ func TestRunServes(t *testing.T) {
 // serves runs a program until it serves, and returns what it prints.
 func serves(t *testing.T, env cli.Env, name string, flags ...string) string {
 	t.Helper()
+	return servesUntil(t, env, name, func() bool { return true }, flags...)
+}
+
+// servesUntil runs a program until it serves and something is so, and returns what it prints.
+func servesUntil(t *testing.T, env cli.Env, name string, isSo func() bool, flags ...string) string {
+	t.Helper()
 	ready := filepath.Join(t.TempDir(), "ready")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -145,6 +152,7 @@ func serves(t *testing.T, env cli.Env, name string, flags ...string) string {
 		return err == nil && strings.TrimSpace(string(at)) == env.URL
 	})
 	await(t, out, func() bool { return strings.Contains(out.String(), env.URL) })
+	await(t, out, isSo)
 	stop()
 	if got := <-code; got != 0 {
 		t.Errorf("exit code %d: %s", got, out)
@@ -164,9 +172,9 @@ func TestTellsSystemd(t *testing.T) {
 			t.Fatal(err)
 		}
 		env := cli.Env{URL: srv.URL, Environ: []string{"NOTIFY_SOCKET=" + socket, "WATCHDOG_USEC=2000"}}
-		heard := make(chan map[string]int)
-		go func() { heard <- hear(manager) }()
-		serves(t, env, name)
+		heard, lives := make(chan map[string]int), atomic.Bool{}
+		go func() { heard <- hear(manager, &lives) }()
+		servesUntil(t, env, name, lives.Load)
 		if last, err := net.Dial("unixgram", socket); err != nil {
 			t.Fatal(err)
 		} else if _, err = last.Write([]byte("END")); err != nil || last.Close() != nil {
@@ -187,8 +195,8 @@ func TestTellsSystemd(t *testing.T) {
 	}
 }
 
-// hear counts what a service manager is told before END.
-func hear(manager net.Conn) map[string]int {
+// hear counts what a service manager is told before END. It sets lives when it hears a sign of life.
+func hear(manager net.Conn, lives *atomic.Bool) map[string]int {
 	heard, room := map[string]int{}, make([]byte, 100)
 	for {
 		n, err := manager.Read(room)
@@ -196,6 +204,7 @@ func hear(manager net.Conn) map[string]int {
 			return heard
 		}
 		heard[string(room[:n])]++
+		lives.Store(heard["WATCHDOG=1"] > 0)
 	}
 }
 
